@@ -141,19 +141,11 @@ def test_floating_point(written, instruction: str, expected: Callable[..., np.nd
 
 @pytest.mark.parametrize("descriptor", ["s[0:3]", "s[96:99]"])
 def test_scratch_keeps_each_lanes_words(written, descriptor: str):
-    code = [
-        "s_mov_b64 s[98:99], s[2:3]",
-        "s_mov_b64 s[96:97], s[0:1]",
-        *_BEGIN,
-        f"buffer_store_dword v2, off, {descriptor}, 0 offset:8",
-        "v_cmp_gt_u32_e32 vcc, 9, v0",
-        "s_and_saveexec_b64 s[8:9], vcc",
-        f"buffer_store_dword v3, off, {descriptor}, 0 offset:8",
-        "s_or_b64 exec, exec, s[8:9]",
-        "s_movk_i32 s10, 0x200",  # of all 64 lanes: 8 bytes each
-        f"buffer_load_dword v8, off, {descriptor}, s10",
-        *_END,
-    ]
+    code = ["s_mov_b64 s[98:99], s[2:3]", "s_mov_b64 s[96:97], s[0:1]", *_BEGIN]
+    code += [f"buffer_store_dword v2, off, {descriptor}, 0 offset:8", "v_cmp_gt_u32_e32 vcc, 9, v0"]
+    code += ["s_and_saveexec_b64 s[8:9], vcc", f"buffer_store_dword v3, off, {descriptor}, 0 offset:8"]
+    code += ["s_or_b64 exec, exec, s[8:9]", "s_movk_i32 s10, 0x200"]  # of all 64 lanes: 8 bytes each
+    code += [f"buffer_load_dword v8, off, {descriptor}, s10", *_END]
     arguments = words()
     actual = result(run(written(code, scratch=True), [arguments, np.zeros(128, U32)]), 1)[::2]
     np.testing.assert_array_equal(actual, np.where(np.arange(64) < 9, arguments[:, 1], arguments[:, 0]))
@@ -168,19 +160,16 @@ def test_lanes_beyond_a_buffer_load_zeros_and_store_nothing(written, size: int):
     code = [*_BEGIN, *(line.format(size=size) for line in _BUFFER), "s_mov_b32 s12, 4"]
     code += ["buffer_load_dword v8, v1, s[8:11], 0 offen offset:8", "v_mov_b32 v9, 7"]
     code += ["buffer_store_dword v9, v1, s[8:11], s12 offen", *_END]
-    arguments = words()
+    arguments, listing = words(), written(code)
     before = arguments.copy()
-    machine = run(written(code), [arguments, np.zeros(128, U32)])
+    machine = run(listing, [arguments, np.zeros(128, U32)])
     start = 16 * np.arange(64)
     loaded = np.where(start + 8 < size, before[:, 2], 0)
     np.testing.assert_array_equal(result(machine, 1)[::2], loaded)
     stored = np.where(start < size, 7, before[:, 1])
     np.testing.assert_array_equal(result(machine, 0).reshape(64, 4)[:, 1], stored)
-    [load, _] = [
-        access
-        for access in machine.accesses
-        if "buffer" in code_of(written(code)).listing.instructions[access.index].opcode
-    ]
+    opcodes = [listing.instructions[access.index].opcode for access in machine.accesses]
+    load = machine.accesses[opcodes.index("buffer_load_dword")]
     assert np.broadcast_to(load.lanes, machine.shape).sum() == (start + 8 < size).sum()
 
 

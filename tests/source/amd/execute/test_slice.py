@@ -67,14 +67,9 @@ def program(seed: int, count: int = 40) -> list[str]:
     code += [line for number in sorted(labels) for line in labels[number]]
     shown = [f"v{n}" for n in draw.sample(range(1, 8), 3)]
     code.append("s_mov_b64 exec, -1") if draw.random() < 0.5 else None
-    return [
-        *code,
-        *(
-            line
-            for v in shown
-            for line in (f"v_and_b32 {v}, 0xffff, {v}", f"global_store_byte {v}, v0, s[6:7]")
-        ),
-    ]
+    for v in shown:
+        code += [f"v_and_b32 {v}, 0xffff, {v}", f"global_store_byte {v}, v0, s[6:7]"]
+    return code
 
 
 @pytest.mark.quick("400")

@@ -12,23 +12,12 @@ from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.recorded import MEMORY_COUNTS
 
 
-def passes(
-    written, access: str, apart: int, target="gfx90a", joins=False, pipe="shared", counted="passes"
-) -> float:
+def passes(written, access: str, apart: int, target="gfx90a", joins=False, pipe="shared", counted="passes"):
     """Count passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
-    lanes = 64 if target.startswith("gfx9") else 32
-    listing = written(
-        [
-            "v_and_b32 v0, 0x3ff, v0",
-            f"v_mul_u32_u24 v1, {apart}, v0",
-            "s_mov_b64 s[6:7], 0",
-            "v_add_u32 v1, 4, v1" if lanes == 64 else "v_add_nc_u32 v1, 4, v1",
-            *access.split("; "),
-        ],
-        target,
-        lanes=lanes,
-        lds=8192,
-    )
+    lanes, add = (64, "v_add_u32") if target.startswith("gfx9") else (32, "v_add_nc_u32")
+    begin = ["v_and_b32 v0, 0x3ff, v0", f"v_mul_u32_u24 v1, {apart}, v0", "s_mov_b64 s[6:7], 0"]
+    code = [*begin, f"{add} v1, 4, v1", *access.split("; ")]
+    listing = written(code, target, lanes=lanes, lds=8192)
     code = code_of(listing)
     machine, _ = execute(code, LaunchArguments((1, 1, 1), (lanes, 1, 1), [None, None]), [(0, 0, 0)])
     actual = record(code, machine, turns(listing), True, joins)

@@ -100,10 +100,8 @@ def test_trips_that_are_skipped_count_for_the_phases_that_they_go_through(writte
 def test_products_of_a_wave_follow_one_another_through_the_matrix_core(written, opcode, apart, cycles):
     def walked(count: int) -> float:
         words = "v2" if "bf16" in opcode else "v[2:3]"
-        sums = [
-            f"v[{8 + 4 * (number % 4 if apart else 0)}:{11 + 4 * (number % 4 if apart else 0)}]"
-            for number in range(count)
-        ]
+        firsts = [8 + 4 * (number % 4 if apart else 0) for number in range(count)]
+        sums = [f"v[{first}:{first + 3}]" for first in firsts]
         listing = written([f"{opcode} {sum_}, {words}, {words}, {sum_}" for sum_ in sums])
         gpu, turn = gpus.load("mi250x").gpu, turns(listing)
         code = code_of(listing, Purpose.COUNTS)

@@ -20,13 +20,9 @@ PRODUCT = "HGMMA.64x128x16.F32 R24, gdesc[UR8], R24"
 
 def graph_of(before: list[str], body: list[str], after: list[str], trips: int, **limits) -> DependenceGraph:
     """The graph of a warp that runs a body so many times."""
-    code = ["MOV R4, RZ", *before, *body, "IADD3 R4, R4, 0x1, RZ"]
-    code += [
-        f"ISETP.LT.AND P0, PT, R4, {trips:#x}, PT",
-        f"@P0 BRA {16 + 16 * len(before):#x}",
-        *after,
-        "EXIT",
-    ]
+    count = f"IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, {trips:#x}, PT"
+    back = f"@P0 BRA {16 + 16 * len(before):#x}"
+    code = ["MOV R4, RZ", *before, *body, count, back, *after, "EXIT"]
     return dependence_graph(ran(*code, arch=90), 0, 0, **limits)
 
 

@@ -22,18 +22,14 @@ def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple
 
 
 def test_a_chain_waits_for_each_result():
-    (actual,) = walked(
-        "IADD3 R1, R2, R3, RZ", "IADD3 R1, R1, R3, RZ", "IADD3 R1, R1, R3, RZ", "EXIT"
-    ).values()
+    (actual,) = walked("IADD3 R1, R2, R3, RZ", *["IADD3 R1, R1, R3, RZ"] * 2, "EXIT").values()
     assert (actual.passes, actual.cycles, actual.insts, actual.chain) == (1, 0 + 5 + 5 + 1 + 1, 4, 3)
     assert actual.latencies @ list(LATENCY.values()) == 10
 
 
 def test_a_pipe_takes_its_time():
-    code = [f"FADD R{n}, R20, R21" for n in range(4)]
-    (actual,) = walked(*code, "EXIT").values()
-    assert actual.cycles == 3 * 2 + 1 + 1
-    assert actual.chain == 1
+    (actual,) = walked(*(f"FADD R{n}, R20, R21" for n in range(4)), "EXIT").values()
+    assert (actual.cycles, actual.chain) == (3 * 2 + 1 + 1, 1)
 
 
 def test_a_scoreboard_is_clear_after_its_last_result():
@@ -49,36 +45,25 @@ def test_a_scoreboard_is_clear_after_its_last_result():
 
 
 def test_loads_in_flight_arrive_together():
-    code = [
-        "LDG.E R4, [R20.64]; LDG.E R5, [R20.64+0x4]; IADD3 R6, R4, R5, RZ; LDG.E R7, [R20.64+0x8]",
-        "IADD3 R7, R7, R6, RZ; EXIT",
-    ]
-    (actual,) = walked(*code).values()
+    loads = "LDG.E R4, [R20.64]; LDG.E R5, [R20.64+0x4]; IADD3 R6, R4, R5, RZ; LDG.E R7, [R20.64+0x8]"
+    (actual,) = walked(loads, "IADD3 R7, R7, R6, RZ; EXIT").values()
     assert (actual.loads, actual.waits) == (3, 2)
     assert actual.cycles == (1 + 400) + 1 + 400 + 1 + 1
 
 
 def test_barriers_part_the_phases():
-    code = ["IADD3 R1, R2, R3, RZ", "BAR.SYNC 0x0", "IADD3 R1, R1, R3, RZ", "EXIT"]
-    actual = walked(*code, threads=64)
+    actual = walked("IADD3 R1, R2, R3, RZ; BAR.SYNC 0x0; IADD3 R1, R1, R3, RZ; EXIT", threads=64)
     assert list(actual) == [(-1, 0x10), (0x10, -1)]
     assert [phase.insts for phase in actual.values()] == [2, 2]
 
 
 @pytest.mark.parametrize("trips", [3, 10, 1000])
 def test_long_loops_are_not_walked_but_counted(trips):
-    code = [
-        "MOV R4, RZ",
-        "IADD3 R4, R4, 0x1, RZ",
-        f"ISETP.LT.AND P0, PT, R4, {trips:#x}, PT",
-        "@P0 BRA 0x10",
-        "EXIT",
-    ]
-    (actual,) = walked(*code).values()
+    loop = f"IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, {trips:#x}, PT; @P0 BRA 0x10"
+    (actual,) = walked("MOV R4, RZ", loop, "EXIT").values()
     assert actual.insts == 1 + 3 * trips + 1
     # MOV; then a trip takes 5 for the sum, 5 for the compare, 1 for the branch
-    assert actual.cycles == 5 + 11 * trips + 1
-    assert actual.chain == 1 + trips + 1
+    assert (actual.cycles, actual.chain) == (5 + 11 * trips + 1, 1 + trips + 1)
 
 
 @pytest.mark.quick("64", "128")
@@ -94,13 +79,11 @@ def test_long_code_is_waited_for(kib):
 
 def test_a_loop_that_fits_is_fetched_once():
     straight = [f"FADD R{n % 64}, R90, R91" for n in range(16384 - 5)]
-    loop = ["IADD3 R84, R84, 0x1, RZ", "ISETP.LT.AND P0, PT, R84, 0x3e8, PT"]
+    loop = "IADD3 R84, R84, 0x1, RZ; ISETP.LT.AND P0, PT, R84, 0x3e8, PT"
     back = f"@P0 BRA {16 * (len(straight) + 1):#x}"
-    (actual,) = walked(*straight, "MOV R84, RZ", *loop, back, "EXIT").values()
-    missed = 1 - kept_at_random(2)
-    assert actual.cycles == pytest.approx(
-        len(straight) * 2 + 1000 * 11 + missed * 5 / 8 * 3, abs=10
-    )  # each FADD waits for its pipe longer than for its line
+    (actual,) = walked(*straight, "MOV R84, RZ", loop, back, "EXIT").values()
+    fetched = (1 - kept_at_random(2)) * 5 / 8 * 3  # each FADD waits for its pipe longer than for its line
+    assert actual.cycles == pytest.approx(len(straight) * 2 + 1000 * 11 + fetched, abs=10)
 
 
 def test_the_warp_with_most_to_do():
@@ -114,14 +97,12 @@ def test_the_warp_with_most_to_do():
 def pipelined(depth: int, work: list[str], trips: int = 1000) -> Walk:
     """A loop that copies ahead: so many groups are in flight when the oldest is waited for."""
     copy = ["LDGSTS.E.128 [R20], [R22.64]", "LDGDEPBAR"]
-    begin = 1 + len(copy) * depth
-    code = [
-        *("MOV R4, RZ", *copy * depth),
-        *(f"DEPBAR.LE SB0, {depth - 1:#x}", "BAR.SYNC 0x0", *work, *copy, "IADD3 R4, R4, 0x1, RZ"),
-        *(f"ISETP.LT.AND P0, PT, R4, {trips:#x}, PT", f"@P0 BRA {16 * begin:#x}", "EXIT"),
-    ]
+    wait, back = f"DEPBAR.LE SB0, {depth - 1:#x}; BAR.SYNC 0x0", f"@P0 BRA {16 * (1 + len(copy) * depth):#x}"
+    count = f"IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, {trips:#x}, PT"
     total = Walk()
-    for phase in walked(*code, threads=64).values():
+    for phase in walked(
+        "MOV R4, RZ", *copy * depth, wait, *work, *copy, count, back, "EXIT", threads=64
+    ).values():
         total = total + phase
     return total
 
