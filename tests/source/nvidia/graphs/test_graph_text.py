@@ -55,15 +55,11 @@ def test_one_warp_takes_as_long_as_its_walk(warps, tmp_path):
     """
     graphs, cycles = [], []
     for name, (graph, walked) in warps.items():
-        interval = [TIMES.interval.get(item.pipe, 1.0) for item in graph.instructions]
-        waited = [item.writes or item.kind == "barrier" for item in graph.instructions]
-        made = assembled(
-            graph,
-            [
-                (throughput_cycles, LATENCY[item.pipe] if waits else max(throughput_cycles, 1.0))
-                for item, throughput_cycles, waits in zip(graph.instructions, interval, waited, strict=True)
-            ],
-        )
+        of_each = []
+        for item in graph.instructions:
+            interval, waited = TIMES.interval.get(item.pipe, 1.0), item.writes or item.kind == "barrier"
+            of_each.append((interval, LATENCY[item.pipe] if waited else max(interval, 1.0)))
+        made = assembled(graph, of_each)
         write_graph(tmp_path / f"{name}.toml", made)
         graphs.append(load(tmp_path / f"{name}.toml"))
         same(made, graphs[-1])
@@ -72,13 +68,9 @@ def test_one_warp_takes_as_long_as_its_walk(warps, tmp_path):
 
 
 def test_any_graph_comes_back(tmp_path):
+    terms = np.array([1, 0.1, 1, 3]), np.array([4, 1e-9, 4, 4])
     single = Program(
-        subsystem=np.array([0, 2, 0, 0]),
-        throughput_cycles=np.array([1, 0.1, 1, 3]),
-        latency_cycles=np.array([4, 1e-9, 4, 4]),
-        preds=((2,), (0,), (0, 1), (2,)),
-        kind="cmcb",
-        loops=(Loop(0, 3, 7),),
+        np.array([0, 2, 0, 0]), *terms, ((2,), (0,), (0, 1), (2,)), "cmcb", loops=(Loop(0, 3, 7),)
     )
     other = Program(np.array([1, 0]), np.ones(2), np.array([1.5, 2]), ((), ()), "cb", np.array([1.0, 0]))
     case = Case((single, other), 2, 1, 3, 0.3, (4, np.inf), "dataflow", "gto", (0, 1, 1))

@@ -39,15 +39,11 @@ def one(kernel: str, *arguments, **shape) -> Kernel:
 
 def test_stack_profiles():
     kernel = one("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1))
-    assert float(kernel.load_insts) == float(kernel.store_insts) == 4
-    assert float(kernel.shared_insts) == 8
-    assert float(kernel.work.shared) == 4 + 4 * 32
-    assert float(kernel.work.barrier) == 1
-    assert float(kernel.sectors) == float(kernel.work.l2) == float(kernel.work.dram) == 32
-    assert float(kernel.work.l1) == 8
-    assert float(kernel.bytes_per_access) == 128
-    assert float(kernel.uncoal_insts) == 0
-    assert float(kernel.mlp) == 4
+    counts = {"load_insts": 4, "store_insts": 4, "shared_insts": 8, "sectors": 32, "bytes_per_access": 128}
+    counts |= {"uncoal_insts": 0, "mlp": 4}
+    assert {name: float(getattr(kernel, name)) for name in counts} == counts
+    work = {"shared": 4 + 4 * 32, "barrier": 1, "l1": 8, "l2": 32, "dram": 32}
+    assert {name: float(getattr(kernel.work, name)) for name in work} == work
     assert float(kernel.other_insts) > 0
 
 

@@ -70,27 +70,21 @@ def test_branches_where_lanes_part(machine: Machine):
 
 def test_a_loop_goes_back_but_once(machine: Machine):
     loops = {branch.line: branch for branch in branches(machine, _sample().weights) if branch.visits > 50}
-    loop = loops[9]
-    assert loop.visits == TRIPS * 3 / 4  # in three of four blocks
-    assert loops[13].visits == TRIPS / 2  # one of two warps
-    assert loops[13].jumping == pytest.approx((TRIPS - 1) / TRIPS)
-    assert loop.jumping == pytest.approx((TRIPS - 1) / TRIPS)
-    assert loop.active == pytest.approx((8 + 16 + 24) / (3 * 32))
+    assert [loops[line].visits for line in (9, 13)] == [TRIPS * 3 / 4, TRIPS / 2]  # of blocks; of warps
+    assert [loops[line].jumping for line in (9, 13)] == pytest.approx([(TRIPS - 1) / TRIPS] * 2)
+    assert loops[9].active == pytest.approx((8 + 16 + 24) / (3 * 32))
 
 
 def test_lines_add_up_to_the_whole(machine: Machine):
-    lines = explain.lines(machine, _sample())
-    whole = summary(machine, _sample())
+    lines, whole = explain.lines(machine, _sample()), summary(machine, _sample())
     assert sum(line.insts for line in lines) == pytest.approx(whole.insts())
     for pipe in ("sfu", "barrier", "global"):
         assert sum(line.pipes.get(pipe, 0) for line in lines) == pytest.approx(whole.insts(pipe))
     by_line = {line.line: line for line in lines}
     assert lines[0].line in (9, 10)
-    assert by_line[4].sectors == 32
-    assert by_line[4].passes == 64
+    assert (by_line[4].sectors, by_line[4].passes, by_line[13].sectors) == (32, 64, TRIPS * 4)
     assert by_line[10].active == pytest.approx((8 + 16 + 24) / (3 * 32), abs=0.02)
     assert by_line[10].pipes["sfu"] == 2 * TRIPS * 2 * 3 / 4  # a conversion and a sine
-    assert by_line[13].sectors == TRIPS * 4
 
 
 def test_counts_do_not_depend_on_skipped_trips(machine: Machine):

@@ -59,12 +59,11 @@ def work(counts: Characterisation) -> dict[str, float]:
 def test_multiply_adds_are_those_of_the_product(name):
     launch = LAUNCHES[name]
     counts = characterise(bound(name), launch)
-    of_warp = work(counts)
-    assert of_warp["mma_fp16"] * WARPS * launch.blocks == M * N * 512
     assert counts.unknown == ()
+    kernel, of_warp = to_kernel(warp_counts(counts)), work(counts)
+    assert of_warp["mma_fp16"] * WARPS * launch.blocks == M * N * 512
     from_registers = M * N * 512 / 2048 / WARPS / launch.blocks
     assert of_warp["mma_warp"] == (from_registers if name == "sm_80" else 0)
-    kernel = to_kernel(warp_counts(counts))
     issued = sum(float(phase.insts * phase.passes) for phase in kernel.phases)
     assert kernel.insts == pytest.approx(issued)
 
@@ -74,13 +73,10 @@ def test_boxes_move_as_many_bytes_as_they_hold(name, block_m):
     k = 512
     counts = characterise(bound(name), LAUNCHES[name])
     loaded = (block_m + 32) * k * 2
-    assert counts.total("global load", "bytes") == loaded
-    assert counts.total("global load", "sectors") == loaded / 32
-    assert counts.total("global load", "passes") == 0  # past the L1
-    assert counts.total("global load", "requests") == 2 * k / 64
+    expected = {"bytes": loaded, "sectors": loaded / 32, "passes": 0, "requests": 2 * k / 64}  # past the L1
+    assert {what: counts.total("global load", what) for what in expected} == expected
     assert counts.total("global store", "bytes") == block_m * 32 * 2
-    stored = counts.total("shared store", "bytes")
-    assert stored >= loaded
+    assert counts.total("shared store", "bytes") >= loaded
     new = sum(phase.passes * phase.new_sectors["load"] for phase in counts.phases)
     assert new == loaded / 32  # no block loads a sector twice
 
@@ -135,13 +131,13 @@ def test_nothing_depends_on_the_traps_for_misuse_of_tensor_memory():
 
 @pytest.mark.parametrize(
     ("instruction", "reads", "writes"),
-    [("UBLKCP.S.G [UR8], [UR4]", "global load", "shared store")]
-    + [
-        (f"{opcode} [UR4], [UR8]", "shared load", "global store")
-        for opcode in ("UBLKCP.G.S", "UBLKRED.G.S.ADD.F32.RN")
-    ]
-    + [("UBLKCP.S.G.MULTICAST [UR8], [UR4]", "global load", "shared store")]
-    + [("UBLKCP.S.S [UR8], [UR4]", "shared load", "shared store")],
+    [
+        ("UBLKCP.S.G [UR8], [UR4]", "global load", "shared store"),
+        ("UBLKCP.G.S [UR4], [UR8]", "shared load", "global store"),
+        ("UBLKRED.G.S.ADD.F32.RN [UR4], [UR8]", "shared load", "global store"),
+        ("UBLKCP.S.G.MULTICAST [UR8], [UR4]", "global load", "shared store"),
+        ("UBLKCP.S.S [UR8], [UR4]", "shared load", "shared store"),
+    ],
 )
 def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, reads: str, writes: str):
     """Each block copies 4,096 bytes three times; 16 bytes are the unit; with the blocks that receive them."""
@@ -158,9 +154,8 @@ def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, read
     counts = summary(machine, representative((8, 1, 1), 6))
     moved = {kind: sum(x.accesses[kind].bytes for x in counts.phases) for kind in (reads, writes)}
     assert moved == {reads: 3 * 4096, writes: (6 if "MULTICAST" in instruction else 3) * 4096}
-    new = sum(
-        phase.new_sectors[reads.split()[1] if "global" in reads else "store"] for phase in counts.phases
-    )
+    way = "load" if "global" in reads else "store"
+    new = sum(phase.new_sectors[way] for phase in counts.phases)
     assert new == (3 * 4096 / 32 if "global" in reads + writes else 0)
 
 

@@ -119,29 +119,26 @@ def test_reads_back_what_is_printed(program: list[tuple[str, str, list[str], int
     assert actual.instructions == tuple(expected)
 
 
+BEGIN = '.target sm_80\n.section .text.k,"ax"'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "k.sass: code: found no kernel, expected the text of nvdisasm or cuobjdump -sass"),
+        ("", ": code: found no kernel, expected the text of nvdisasm or cuobjdump -sass"),
+        ('.section .text.k,"ax"', ":1: architecture: found none, expected .target sm_.. before the code"),
+        (BEGIN, ": k: found no instructions, expected some"),
         (
-            '.section .text.k,"ax"',
-            "k.sass:1: architecture: found none, expected .target sm_.. before the code",
+            f"{BEGIN}\n /*0000*/ what is this",
+            ":3: instruction: found '/*0000*/ what is this', expected '/*address*/ OPCODE operands ;'",
         ),
-        ('.target sm_80\n.section .text.k,"ax"', "k.sass: k: found no instructions, expected some"),
-        (
-            '.target sm_80\n.section .text.k,"ax"\n /*0000*/ what is this',
-            "k.sass:3: instruction: found '/*0000*/ what is this', expected '/*address*/ OPCODE operands ;'",
-        ),
-        (
-            '.target sm_80\n.section .text.k,"ax"\n /*0000*/ BRA `(.L_9) ;',
-            "k.sass:3: label: found no .L_9 in k, expected one",
-        ),
+        (f"{BEGIN}\n /*0000*/ BRA `(.L_9) ;", ":3: label: found no .L_9 in k, expected one"),
     ],
 )
 def test_says_in_one_line_what_it_cannot_read(text: str, message: str):
     with pytest.raises(DseError) as error:
         parse(text, "k.sass")
-    assert str(error.value) == message
+    assert str(error.value) == f"k.sass{message}"
 
 
 @pytest.mark.parametrize(("arch", "shared_bytes"), [(80, 2224), (90, 1200)])
