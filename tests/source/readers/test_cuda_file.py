@@ -20,11 +20,10 @@ LAUNCH = Given(block=(32, 4), grid=(100,))
 def arguments(path: Path, *given: str) -> list:
     path.write_text(CODE)
     kernel = load(path, Given(block=(32,), grid=(1,), arguments=given))
-    build = kernel.build
-    assert build is not None
+    assert kernel.build is not None
     names = {"index": np.arange(3), "random": np.zeros(3), **dict(kernel.problem)}
     seen = []
-    for argument in build.arguments:
+    for argument in kernel.build.arguments:
         if isinstance(argument, ArrayArgument):
             values = None if argument.values is None else argument.values(names, np).tolist()
             seen.append((int(argument.size({}, np)), argument.type, values))
@@ -73,21 +72,23 @@ def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], mess
     assert str(error.value).startswith(message)
 
 
-def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
-    path = tmp_path / "k.cu"
-    path.write_text(CODE)
-    with pytest.raises(DseError, match=r"^given.block: found none for .*k\.cu, expected the threads of a"):
-        load(path)
+TWO = CODE + CODE.replace("k(", "l(")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "given", "message"),
+    [
+        ("k.cu", CODE, Given(), r"^given.block: found none for .*k\.cu, expected the threads of a"),
+        ("k.cu", CODE, Given(block=(32,)), r"^given.grid: found none .*; or give .*T1\.json in its place$"),
+        ("k.cu", TWO, LAUNCH, r"^given.function: found none for .*k\.cu, expected one of k, l$"),
+        ("k.cpp", CODE, LAUNCH, r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.cuh, \.hip"),
+    ],
+)
+def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path, name, code, given, message):
+    (tmp_path / name).write_text(code)
     (tmp_path / "T1.json").write_text("{}")
-    with pytest.raises(DseError, match=r"^given.grid: found none for .*; or give .*T1\.json in its place$"):
-        load(path, Given(block=(32,)))
-    path.write_text(CODE + CODE.replace("k(", "l("))
-    with pytest.raises(DseError, match=r"^given.function: found none for .*k\.cu, expected one of k, l$"):
-        load(path, LAUNCH)
-    other = tmp_path / "k.cpp"
-    other.write_text(CODE)
-    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.cuh, \.hip"):
-        load(other, LAUNCH)
+    with pytest.raises(DseError, match=message):
+        load(tmp_path / name, given)
 
 
 def test_the_launch_sees_arguments_that_are_numbers(tmp_path: Path):
@@ -155,12 +156,8 @@ def test_members_of_a_structure_are_arguments_of_their_own(tmp_path):
     [actual] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
     places = (0, 8), (8, 8), (16, 4), (20, 4), (24, 4), (28, 1), (32, 4), (40, 8), (48, 4), (52, 4), (56, 8)
     assert actual.arguments[0] == Members(96, (*places, (64, 8), (80, 16)))
-    assert [value for value in actual.arguments[1:] if isinstance(value, int | tuple)] == [
-        1,
-        8,
-        5,
-        (2.0, 3.0),
-    ]
+    stated = [value for value in actual.arguments[1:] if isinstance(value, int | tuple)]
+    assert stated == [1, 8, 5, (2.0, 3.0)]
     assert actual.arguments[9] == Array(8, "int32", "4*index", ())
     for wrong, expected in (
         (("p=1,2",), r"p: found 2 parts, expected 14 \(p\.x, p\.stride"),
@@ -191,11 +188,7 @@ def test_a_tensor_map_has_a_shape_and_a_box(tmp_path, suffix, code):
     ("code", "parts", "expected"),
     [
         ("__global__ void k(float4 a)", "1,2,3,-4.5", (1.0, 2.0, 3.0, -4.5)),
-        (
-            "struct P { float3 at; int n; P(); }; __global__ void k(const P a)",
-            "1,2,3,4",
-            ((1.0, 2.0, 3.0), 4),
-        ),
+        ("struct P { float3 at; int n; P(); }; __global__ void k(const P a)", "1,2,3,4", ((1, 2, 3), 4)),
         ("typedef struct { int n; float x, y; } P; __global__ void k(P a)", "1e3,2,3", (1000, 2.0, 3.0)),
         ("using C = cuda::std::complex<float>; __global__ void k(C a)", "-2,1.5", (-2.0, 1.5)),
         ("struct P { __half x; __nv_bfloat16 y; }; __global__ void k(P a)", "1,1.5", (0x3C00, 0x3FC0)),

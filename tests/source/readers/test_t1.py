@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Mapping
 from functools import reduce
+from itertools import product
 from operator import mul
 from typing import Any
 
@@ -92,29 +93,17 @@ def blocks(t1: T1Problem, values: Mapping[str, Any]) -> Any:
 
 def test_the_whole_file(problem):
     t1 = problem()
-    assert t1.name == "convolution"
-    assert t1.kernel_name == "convolution_kernel"
-    assert t1.language == "CUDA"
-    assert t1.space.values == {
-        "bx": (16, 32, 48),
-        "by": (1, 2, 4),
-        "tx": (1, 2, 4),
-        "pad": (0, 1),
-        "fw": (15,),
-    }
+    assert (t1.name, t1.kernel_name, t1.language) == ("convolution", "convolution_kernel", "CUDA")
+    bx, by, tx, pad, fw = (16, 32, 48), (1, 2, 4), (1, 2, 4), (0, 1), (15,)
+    assert t1.space.values == {"bx": bx, "by": by, "tx": tx, "pad": pad, "fw": fw}
     assert t1.problem_size == (4096, 1000)
     assert [[divisor.text for divisor in axis] for axis in t1.grid_div] == [["bx", "tx"], ["by"]]
-    assert [(argument.Name, argument.AccessType, argument.Size) for argument in t1.arguments] == [
-        ("out", "WriteOnly", "n*n"),
-        ("n", None, None),
-    ]
+    arguments = [(argument.Name, argument.AccessType, argument.Size) for argument in t1.arguments]
+    assert arguments == [("out", "WriteOnly", "n*n"), ("n", None, None)]
     expected = [
-        (bx, by, tx, pad, 15)
-        for bx in (16, 32, 48)
-        for by in (1, 2, 4)
-        for tx in (1, 2, 4)
-        for pad in (0, 1)
-        if (pad == 0 or bx % 32 != 0) and 32 <= bx * by <= 1024 and 15 % ((bx * by) / tx) == 15
+        (x, y, tile, padded, 15)
+        for x, y, tile, padded in product(bx, by, tx, pad)
+        if (padded == 0 or x % 32 != 0) and 32 <= x * y <= 1024 and 15 % ((x * y) / tile) == 15
     ]
     columns = t1.space.configurations()
     assert list(zip(*columns.values(), strict=True)) == expected
@@ -185,9 +174,7 @@ def test_values_are_what_python_makes_of_them(tmp_path_factory, texts):
             load(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "values"), [("(1, 2)", (1, 2)), ("range(1, 9)", tuple(range(1, 9))), (5.5, (5.5,))]
-)
+@pytest.mark.parametrize(("text", "values"), [("(1, 2)", (1, 2)), ("range(1, 4)", (1, 2, 3)), (5.5, (5.5,))])
 def test_other_forms_of_values(problem, text, values):
     assert problem({f"{PARAMETERS}.4.Values": text}).space.values["fw"] == values
 
@@ -228,11 +215,7 @@ def test_values_that_are_refused(problem, tmp_path, values, message):
         (f"{PARAMETERS}.1.Name", "bx", "[1].Name: found 'bx' twice, expected each name once"),
         (f"{PARAMETERS}.1.Name", "a b", ": parameters: found 'a b', expected a name that an expr"),
         (PARAMETERS, "x" * 99, f": found '{'x' * 59}..., expected a valid "),
-        (
-            f"{CONDITIONS}.1.Expression",
-            "bx * fww > 1",
-            "[1].Expression: unknown name 'fww' in 'bx * fww > 1',",
-        ),
+        (f"{CONDITIONS}.1.Expression", "bx * fww > 1", "[1].Expression: unknown name 'fww' in 'bx * fww"),
         (f"{CONDITIONS}.1.Expression", "bx >", "[1].Expression: cannot read 'bx >': invalid syntax"),
         (f"{KERNEL}.LocalSize.X", "block_x", ".LocalSize.X: unknown name 'block_x' in 'block_x', expected"),
         (f"{KERNEL}.LocalSize.X", ["bx"], ".LocalSize.X: found ['bx'], expected a number or an expression"),

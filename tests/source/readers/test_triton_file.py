@@ -35,6 +35,7 @@ MOVE = Given(
     tuned=(("BLOCK_M", (32,)), ("BLOCK_N", (64,))),
     sizes=(("rows", 1024),),
 )
+ADD = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
 
 
 def configured(name: str, given: Given) -> tuple[list[dict[str, Any]], list[Configuration]]:
@@ -57,22 +58,12 @@ def test_what_is_tried_and_how_it_is_launched():
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(128, 2), (128, 4), (256, 2), (256, 4)]
     assert {(row["SCALE"], row["num_stages"]) for row in rows} == {(2, 0)}  # 0: as Triton's backend has it
     assert [item.grid[0] for item in actual] == [8, 8, 4, 4]
-    ids, count = (Array(size, "int32", text, names) for size, text, names in (
-        (1000, "index // 2", ()), (1, "8", ())))  # fmt: skip
+    ids, count = Array(1000, "int32", "index // 2", ()), Array(1, "int32", "8", ())
     assert actual[0].arguments == (None, None, ids, count, 1000)
-    assert settings("gather", GATHER) == {
-        "BLOCK": 128,
-        "SCALE": 2,
-        "KIND": None,
-        "num_warps": 2,
-        "num_stages": 0,
-        "num_ctas": 1,
-        "out": Specialised("*fp16", True),
-        "x": Specialised("*fp16", True),
-        "ids": Specialised("*i32", True),
-        "count": Specialised("*i32", True),
-        "rows": Specialised("i32", False),
-    }
+    constants = {"BLOCK": 128, "SCALE": 2, "KIND": None, "num_warps": 2, "num_stages": 0, "num_ctas": 1}
+    arrays = {"out": "*fp16", "x": "*fp16", "ids": "*i32", "count": "*i32"}
+    types = {name: Specialised(kind, True) for name, kind in arrays.items()}
+    assert settings("gather", GATHER) == constants | types | {"rows": Specialised("i32", False)}
 
 
 def test_a_signature_of_all_parameters_holds_constants():
@@ -86,9 +77,8 @@ def test_a_signature_of_all_parameters_holds_constants():
 
 def test_a_number_of_the_signature_is_known_to_expressions():
     stated = replace(GATHER, signature=(*GATHER.signature[:4], "1000"), sizes=())
-    assert [item.grid for item in configured("gather", stated)[1]] == [
-        item.grid for item in configured("gather", GATHER)[1]
-    ]
+    grids = [[item.grid for item in configured("gather", given)[1]] for given in (stated, GATHER)]
+    assert grids[0] == grids[1]
 
 
 def test_a_number_that_is_not_stated():
@@ -112,18 +102,28 @@ def test_a_tensor_descriptor_has_a_shape_and_a_block():
 
 
 def test_configurations_of_the_decorator_and_what_its_hook_keeps():
-    arguments = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
-    rows, actual = configured("add", arguments)
+    rows, actual = configured("add", ADD)
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
     assert [item.block[0] for item in actual] == [128, 128, 256]
-    assert settings("add", arguments)["EVEN"] is True
-    assert settings("add", replace(arguments, sizes=(("n", 1000),)))["EVEN"] is False
-    arguments = replace(arguments, tuned=(("BLOCK", (64,)),))  # takes the decorator's place
-    assert [row["BLOCK"] for row in configured("add", arguments)[0]] == [64]
+    assert settings("add", ADD)["EVEN"] is True
+    assert settings("add", replace(ADD, sizes=(("n", 1000),)))["EVEN"] is False
+
+
+@pytest.mark.parametrize(
+    ("tuned", "expected"),
+    [
+        (("BLOCK", (64,)), [(64, 4)]),  # takes the decorator's place
+        (("EVEN", (1,)), [(256, 4), (512, 4), (512, 8)]),
+        (("num_warps", (2,)), [(256, 2), (512, 2)]),
+    ],
+)
+def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune(tuned, expected):
+    rows, _ = configured("add", replace(ADD, tuned=(tuned,)))
+    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == expected
 
 
 def test_a_hook_that_fails_is_passed_over_and_that_is_said():
-    description = load(f"{FILE}:add", Given(grid=("8",), signature=("*fp32", "*fp32", "i32")))
+    description = load(f"{FILE}:add", replace(ADD, grid=("8",), sizes=()))
     [said] = description.assumptions
     assert said.startswith("early_config_prune of add is not asked, since it fails: TypeError")
     assert len(description.space.configurations()["BLOCK"]) == 4
@@ -143,11 +143,7 @@ def test_a_hook_that_fails_is_passed_over_and_that_is_said():
         ("gather", {"signature": ("out=*fp15",)}, r"given.signature: out: found '\*fp15', expected \*TYPE"),
         ("gather", {"signature": ("out=*fp16",)}, r"given.signature: .*gather: found no type of x, expected"),
         ("gather", {"arguments": ("ids=8:int31",)}, r"given.arguments: ids: type: found 'int31', expected"),
-        (
-            "gather",
-            {"arguments": ("ids=8:int64:index",)},
-            r"ids: type: found 'int64', expected int32, as the",
-        ),
+        ("gather", {"arguments": ("ids=8:int64:index",)}, r"ids: type: found 'int64', expected int32, as"),
         ("gather", {"arguments": ("index=8",)}, r"given.arguments: found 'index', expected one of out"),
         ("gather", {"arguments": ("1",) * 6}, r"given.arguments: found 6 arguments, expected at most 5"),
         ("move", {"arguments": ("rows,64", "rows")}, r"given.arguments: x: found rows, expected the 2 sizes"),
@@ -178,10 +174,8 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
 
     ids, count = "ids=rows:int32:index", "count=1:int32:100000"
     assert isinstance(counted(ids, count), KernelProfile)
-    for left, name, why in (
-        (ids, "count", "ends or skips work"),
-        (count, "ids", "says where others are read"),
-    ):
+    reasons = ((ids, "count", "ends or skips work"), (count, "ids", "says where others are read"))
+    for left, name, why in reasons:
         failed = counted(left)
         assert isinstance(failed, Failure)
         assert f"gather: {name}: found no contents of the array, which {why}" in failed.message
@@ -202,14 +196,6 @@ def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
         description = load(f"{tmp_path / 'k.py'}:fill", replace(given, signature=signature))
         [actual] = configurations(description, description.space.configurations(), description.sizes(), GPU)
         assert (actual.grid[0], actual.block[0]) == (640 // block, block)
-
-
-def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune():
-    arguments = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
-    rows, _ = configured("add", replace(arguments, tuned=(("EVEN", (1,)),)))
-    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
-    rows, _ = configured("add", replace(arguments, tuned=(("num_warps", (2,)),)))
-    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 2), (512, 2)]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +221,5 @@ def test_true_is_no_number():
     source = source_of(load(f"{FILE}:gather", arguments))
     assert [dict(source.settings(item.defines, item.arguments))["SCALE"] for item in actual] == [True, False]
     assert settings("gather", arguments)["SCALE"] is True
-    assert (
-        settings("gather", replace(arguments, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"]
-        is not True
-    )
+    number = replace(arguments, tuned=(("BLOCK", (128,)), ("SCALE", (1,))))
+    assert settings("gather", number)["SCALE"] is not True
