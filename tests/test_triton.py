@@ -17,13 +17,8 @@ triton = pytest.importorskip("triton")
 
 FILE = Path(__file__).parent / "source" / "readers" / "triton_kernels.py"
 GPU = "a100-pcie-40gb"
-GATHER = {
-    "out": "*fp16",
-    "x": "*fp16",
-    "ids": np.arange(4096, dtype=np.int32),
-    "count": np.array([64]),
-    "rows": 4096,
-}
+GATHER = {"out": "*fp16", "x": "*fp16", "rows": 4096}
+GATHER |= {"ids": np.arange(4096, dtype=np.int32), "count": np.array([64])}
 
 
 @pytest.fixture(autouse=True)

@@ -105,10 +105,7 @@ def test_the_largest_bound_takes_all():
     np.testing.assert_array_equal(p.cycles, [3, 50, 1, 0])
     np.testing.assert_allclose(p.seconds, [3e-9, 50e-9, 1e-9, 0], rtol=1e-15)
     # of equal ones the first
-    assert {name: x.tolist() for name, x in p.terms.items()} == {
-        "a": [0, 50, 1, 0],
-        "b": [3, 0, 0, 0],
-        "c": [0, 0, 0, 0],
-    }
+    terms = {"a": [0, 50, 1, 0], "b": [3, 0, 0, 0], "c": [0, 0, 0, 0]}
+    assert {name: x.tolist() for name, x in p.terms.items()} == terms
     assert p.bottleneck.tolist() == [1, 0, 0, 0]
     assert p.details == {}

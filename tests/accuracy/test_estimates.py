@@ -47,16 +47,10 @@ def estimates(tmp_path, monkeypatch, capsys):
     (tmp_path / "scale.cu").write_text(CODE)
     rows = [f"{b},{n},{1 + b / 256 + 1 / n}" for b in (64, 128, 256) for n in (1, 2, 3)]
     (tmp_path / "a100.csv").write_text("\n".join(["block,items,time_ms", *rows, "64,4,"]))
-    arguments = (
-        str(tmp_path / "kernel.toml"),
-        "-g",
-        "a100-pcie-40gb",
-        "--measured",
-        str(tmp_path / "a100.csv"),
-    )
+    kernel, times = str(tmp_path / "kernel.toml"), str(tmp_path / "a100.csv")
 
     def run(*more):
-        main([*arguments, *more])
+        main([kernel, "-g", "a100-pcie-40gb", "--measured", times, *more])
         return capsys.readouterr().out
 
     return run

@@ -19,14 +19,9 @@ def test_it_says_what_is_here(answer, tmp_path, monkeypatch):
 
 
 def test_extras_that_are_missing_or_of_another_version():
-    wanted = [
-        "no-such-package; extra == 'triton'",
-        "numpy<1; extra == 'gp'",
-        "numpy; extra == 'amd'",
-        "scipy",
-    ]
+    wanted = ["no-such-thing; extra == 'triton'", "numpy<1; extra == 'gp'", "numpy; extra == 'amd'", "scipy"]
     rows = {row["part"]: (row["state"], row["what"]) for row in extras(wanted)}
-    get = "pip install 'gpu-dse[triton]' (no-such-package)"
+    get = "pip install 'gpu-dse[triton]' (no-such-thing)"
     assert rows["triton"] == ("missing", f"for Triton kernels: {get}")
     assert rows["gp"] == ("other", f"found numpy {np.__version__}, expected <1: pip install 'gpu-dse[gp]'")
     assert rows["amd"][0] == "ok"

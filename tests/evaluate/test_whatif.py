@@ -39,12 +39,8 @@ ATTRIBUTES = {"lambda": "cpi", "Lambda": "latency"}
 
 
 def leaves(setup):
-    tree = {
-        "gpu": setup.gpu,
-        "kernel": setup.kernel,
-        "launch": setup.launch,
-        "settings": vars(setup.settings),
-    }
+    tree = {name: getattr(setup, name) for name in ("gpu", "kernel", "launch")}
+    tree["settings"] = vars(setup.settings)
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     names = ["".join(str(key) for key in path).replace("['", ".").replace("']", "") for path, _ in flat]
     return dict(zip([name.lstrip(".") for name in names], [leaf for _, leaf in flat], strict=True))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jaxtyping import ArrayLike
 
 from dse.hardware import gpus, occupancy
 from dse.hardware.tensor import LACKS
@@ -57,12 +56,7 @@ def gpu_of(*names: str, sm_count: int = 16, dtype: type = np.float64) -> Gpu:
     return Gpu(**numbers | {"cpi": ones, "latency": ones, "limits": limits_of(*names)})
 
 
-def resources(
-    threads: ArrayLike = 128,
-    blocks: ArrayLike = LARGEST,
-    registers: ArrayLike = 16,
-    shared_bytes: ArrayLike = 0,
-) -> Resources:
+def resources(threads: Any = 128, blocks: Any = LARGEST, registers: Any = 16, shared_bytes: Any = 0):
     return Resources(threads=threads, blocks=blocks, registers=registers, shared_bytes=shared_bytes)
 
 

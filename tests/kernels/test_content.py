@@ -121,14 +121,8 @@ def test_amd_spills_what_clang_does(gpu: str, values: tuple[int, ...], slots: in
     else:
         selected = dict(zip(of_products, values, strict=True))
         name = "gemm"
-        fixed = {
-            "SB": selected["SA"],
-            "MDIMA": selected["MDIMC"],
-            "NDIMB": selected["NDIMC"],
-            "KWG": 32,
-            "KWI": 2,
-        }
-        fixed |= {"VWM": 4, "VWN": 4}
+        fixed = {"SB": selected["SA"], "MDIMA": selected["MDIMC"], "NDIMB": selected["NDIMC"]}
+        fixed |= {"KWG": 32, "KWI": 2, "VWM": 4, "VWN": 4}
     parameters = {key: np.asarray(value) for key, value in (selected | fixed).items()}
     actual = float(describe.evaluated_names(kernels.load(name), parameters, {}, AMD[gpu])["spilled"])
     # Within a third, and the ten or twenty values by which code of one tile differs from that of the next.

@@ -21,14 +21,8 @@ SHAPES = {
     "tile_size_x": [1, 2, 3, 1],
     "tile_size_y": [4, 1, 2, 4],
 }
-SHARED = {
-    "read_only": 0,
-    "use_padding": 0,
-    "use_shmem": 1,
-    "use_cmem": 1,
-    "filter_height": 15,
-    "filter_width": 15,
-}
+SHARED = {"read_only": 0, "use_padding": 0, "use_shmem": 1, "use_cmem": 1}
+SHARED |= {"filter_height": 15, "filter_width": 15}
 
 
 def load(name):

@@ -8,12 +8,8 @@ import pytest
 from dse.errors import DseError
 from dse.measure.journal import SUFFIX, Journal, read
 
-ABOUT: dict[str, Any] = {
-    "gpu": "NVIDIA Something",
-    "sweep": False,
-    "driver": "13.0",
-    "kernels": {"sum": {"digest": "abc", "sizes": {"n": 5}}},
-}
+ABOUT: dict[str, Any] = {"gpu": "NVIDIA Something", "sweep": False, "driver": "13.0"}
+ABOUT["kernels"] = {"sum": {"digest": "abc", "sizes": {"n": 5}}}
 ROWS = [
     {"kernel": "sum", "block": 32, "status": "ok", "time_ms": 0.5},
     {"kernel": "sum", "block": 64, "status": "compile", "message": "no"},

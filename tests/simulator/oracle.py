@@ -220,15 +220,9 @@ def random_case(rng: np.random.Generator, features: str, grid: int | None = 64) 
     warps, slots = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     barriers = int(rng.integers(1, 3)) if "barriers" in features else 0
     count = 3 if "several" in features else 1
+    options = {"grid": grid, "same_warp": "same_warp" in features}
     programs = tuple(
-        random_program(
-            rng,
-            int(rng.integers(max(barriers, 1), 14)),
-            subsystems,
-            barriers,
-            grid=grid,
-            same_warp="same_warp" in features,
-        )
+        random_program(rng, int(rng.integers(max(barriers, 1), 14)), subsystems, barriers, **options)
         for _ in range(count)
     )
     limits = [0.5, 1.0, 2.0] if grid else [0.7, 3.0]

@@ -244,16 +244,8 @@ LOOPED = looped([*LOOPS.values(), *UNEVEN.values()])
 
 
 CONDITIONS = ["t & 1", "t < 20", "t > 31", "n > 9", "i > t", "i < n / 2", "i * 4 < n + t", "t + i < 90"]
-OF_BLOCKS = [
-    "b & 1",
-    "b * 64 + t < 300",
-    "c > 2",
-    "max(b, c) < 4",
-    "i > b",
-    "i < n / (c + 1)",
-    "b * i < n",
-    "x2[b] < 9",
-]
+OF_BLOCKS = ["b & 1", "b * 64 + t < 300", "c > 2", "max(b, c) < 4", "i > b", "i < n / (c + 1)"]
+OF_BLOCKS += ["b * i < n", "x2[b] < 9"]
 COUNTS, COUNTS_OF_BLOCKS = ["4", "20", "n / 4", "t & 3"], ["4", "b + 20", "n / 4 - c", "b < 3 ? 30 : 9"]
 TRIPS_OF_BLOCKS = ["n", "n - b", "40 - c", "min(b, 5) + 9"]
 

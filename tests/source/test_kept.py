@@ -61,14 +61,8 @@ class Planted:
 @pytest.mark.parametrize(
     "data",
     [
-        pickle.dumps(Planted()),
-        b"",
-        None,
-        "text",
-        pack(RECORD)[:-1],
-        pack(RECORD, smaller=True)[:40],
-        pack(Inner("a", np.zeros(1))),
-        pack(RECORD)[:8] + b"?" + pack(RECORD)[9:],
+        *(b"", None, "text", pickle.dumps(Planted()), pack(Inner("a", np.zeros(1)))),
+        *(pack(RECORD)[:-1], pack(RECORD, smaller=True)[:40], pack(RECORD)[:8] + b"?" + pack(RECORD)[9:]),
     ],
 )
 def test_anything_else_is_reported_and_left(data):

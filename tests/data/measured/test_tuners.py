@@ -123,19 +123,12 @@ def test_a_cache_of_kernel_tuner_closed_or_not(measured, text, rows):
 
 
 def test_parameters_of_a_cache_by_its_keys_and_failures_by_name(measured):
-    rows = {
-        "16,true,0.5": {"times": [1.0, 3.0]},
-        "32,false,1": {"time": 1e20},
-        "8,true,2": {"time": "InvalidConfig"},
-        "4,true,2": {"time": "NewFailure"},
-    }
+    rows: dict = {"16,true,0.5": {"times": [1.0, 3.0]}, "32,false,1": {"time": 1e20}}
+    rows |= {"8,true,2": {"time": "InvalidConfig"}, "4,true,2": {"time": "NewFailure"}}
     head = {"device_name": "x", "kernel_name": "k", "tune_params_keys": ["bx", "flag", "share"]}
     times = measured(json.dumps(head | {"cache": rows}), ("bx", "flag", "share"))
-    assert {name: values.tolist() for name, values in times.parameters.items()} == {
-        "bx": [16, 32, 8, 4],
-        "flag": [1, 0, 1, 1],
-        "share": [0.5, 1.0, 2.0, 2.0],
-    }
+    bx, flag, share = (times.parameters[name].tolist() for name in ("bx", "flag", "share"))
+    assert (bx, flag, share) == ([16, 32, 8, 4], [1, 0, 1, 1], [0.5, 1.0, 2.0, 2.0])
     np.testing.assert_array_equal(times.time_s, [2e-3, np.nan, np.nan, np.nan])
     assert times.status.tolist() == ["ok", "failed", "constraints", "NewFailure"]
 

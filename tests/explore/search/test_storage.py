@@ -228,10 +228,8 @@ PLACES = create_trial(
     params={"variant": "k", "k.block": 2, "k.tile": 1, "k.ratio": 0, "k.down": 1},
     distributions={
         "variant": CategoricalDistribution(["j", "k"]),
-        "k.block": IntDistribution(0, 2),
-        "k.tile": IntDistribution(0, 2),
+        **{f"k.{name}": IntDistribution(0, 2) for name in ("block", "tile", "down")},
         "k.ratio": IntDistribution(0, 1),
-        "k.down": IntDistribution(0, 2),
     },
     value=1.0,
     user_attrs={"note": "kept"},

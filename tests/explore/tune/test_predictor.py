@@ -36,13 +36,8 @@ def test_names_of_one_of_its_spaces():
 
 def test_renamed_fixed_and_unknown_ones(toy_kernel):
     theirs = {"BLOCK": [32, 64], "unroll": ["no", "yes"], "version": [3, 3]}
-    parameters, problem = named(
-        toy_kernel,
-        theirs,
-        {"size": 4096, "x": "tensor"},
-        fixed={"items": 2},
-        rename={"BLOCK": "block", "size": "n", "unroll": None},
-    )
+    renamed, sizes = {"BLOCK": "block", "size": "n", "unroll": None}, {"size": 4096, "x": "tensor"}
+    parameters, problem = named(toy_kernel, theirs, sizes, fixed={"items": 2}, rename=renamed)
     assert {name: values.tolist() for name, values in parameters.items()} == {
         "block": [32, 64],
         "items": [2, 2],

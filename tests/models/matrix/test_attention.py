@@ -19,13 +19,7 @@ A100, H100, B200 = (gpus.load(name) for name in ("a100-sxm", "h100-sxm", "b200")
 TILE = (128, 64, 4, 2)  # rows, columns, warps, stages
 
 
-def times(
-    file: gpus.GpuFile,
-    attentions: list[Attention],
-    tile: tuple[int, ...] = TILE,
-    timing: Timing = BACK_TO_BACK,
-    **way: bool,
-) -> np.ndarray:
+def times(file, attentions, tile=TILE, timing: Timing = BACK_TO_BACK, **way: bool) -> np.ndarray:
     machine = jax.tree.map(lambda field: field[:, None], Machine.of([file]))
     rows, columns, warps, stages = (jnp.full((1, 1), value, jnp.float32) for value in tile)
     tiles = Configuration(rows, columns, columns, jnp.ones((1, 1), jnp.float32), warps, stages)

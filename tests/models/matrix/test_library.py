@@ -17,13 +17,8 @@ library_seconds = jax.jit(library.library_seconds, static_argnums=1)
 
 def test_not_below_the_roofline():
     sizes = (1, 17, 256, 8192)
-    products = tuple(
-        Product(m, n, k, operands=kind)
-        for kind in ("bf16", "tf32", "fp32", "int8_w8a16")
-        for m in sizes
-        for n in sizes
-        for k in sizes
-    )
+    kinds = ("bf16", "tf32", "fp32", "int8_w8a16")
+    products = tuple(Product(m, n, k, operands=x) for x in kinds for m in sizes for n in sizes for k in sizes)
     assert (library_seconds(MACHINE, products) >= bound(FILES, products, BETWEEN_EVENTS)).all()
 
 

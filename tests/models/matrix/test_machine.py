@@ -29,13 +29,9 @@ from dse.models.matrix.problem import OPERANDS, Product
 def test_buffers_are_those_that_triton_allocates(capability: int, operands: str, tile: tuple, compiled: int):
     kind = OPERANDS[operands]
     from_shared = float(capability in SHARED_OPERANDS and tile[0] >= SHARED_ROWS)
-    actual = buffer_bytes(
-        tuple(np.array([value]) for value in tile),
-        np.array([kind.activation_bytes]),
-        np.array([kind.weight_bytes]),
-        np.array([float(kind.converts)]),
-        np.array([from_shared]),
-    )
+    sizes = [np.array([x]) for x in (kind.activation_bytes, kind.weight_bytes, float(kind.converts))]
+    rows = tuple(np.array([value]) for value in tile)
+    actual = buffer_bytes(rows, sizes[0], sizes[1], sizes[2], np.array([from_shared]))
     np.testing.assert_array_equal(actual, [compiled])
 
 

@@ -1,6 +1,6 @@
 """Kernels written by hand, in the form in which clang prints them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -49,14 +49,7 @@ amdhsa.target:   amdgcn-amd-amdhsa--{target}
 def written() -> Written:
     """Read code whose arguments are so many pointers; s[0:1] point to these, s2 is the block's index."""
 
-    def listing(
-        code: str | Sequence[str],
-        target: str = "gfx90a",
-        pointers: int = 2,
-        lanes: int = 64,
-        lds: int = 0,
-        scratch: bool = False,
-    ) -> Listing:
+    def listing(code, target: str = "gfx90a", pointers=2, lanes=64, lds=0, scratch: bool = False) -> Listing:
         lines = code.splitlines() if isinstance(code, str) else code
         if scratch:  # its descriptor comes first
             lines = [

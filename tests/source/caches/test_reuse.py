@@ -255,8 +255,5 @@ def test_blocks_that_are_run(blocks: int, wave: int, expected: places.Window):
     selected = places.window(blocks, wave)
     assert selected == expected
     assert selected.start + selected.blocks <= blocks
-    assert selected.places((100, blocks // 100 or 1, 1))[0] == (
-        selected.start % 100,
-        selected.start // 100,
-        0,
-    )
+    first = selected.places((100, blocks // 100 or 1, 1))[0]
+    assert first == (selected.start % 100, selected.start // 100, 0)

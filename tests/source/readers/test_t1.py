@@ -43,13 +43,7 @@ FILE = {
         "SharedMemory": 0,
         "Stream": None,
         "Arguments": [
-            {
-                "Name": "out",
-                "Type": "float",
-                "MemoryType": "Vector",
-                "AccessType": "WriteOnly",
-                "Size": "n*n",
-            },
+            {"Name": "out", "Type": "float", "AccessType": "WriteOnly", "Size": "n*n"},
             {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 3},
         ],
     },

@@ -34,20 +34,8 @@ from dse.source.amd.execute.opcodes import TABLE
 from dse.source.machine.launch import LaunchArguments
 
 LITERAL = 0x8123  # of instructions with 16 bits in them
-KINDS = {
-    "u32": "u",
-    "i32": "i",
-    "b32": "u",
-    "f32": "f",
-    "u64": "U",
-    "i64": "I",
-    "b64": "U",
-    "f64": "D",
-    "u16": "w",
-    "b16": "w",
-    "i16": "s",
-    "f16": "h",
-}
+KINDS = {"u32": "u", "i32": "i", "b32": "u", "f32": "f", "u64": "U", "i64": "I", "b64": "U", "f64": "D"}
+KINDS |= {"u16": "w", "b16": "w", "i16": "s", "f16": "h"}
 
 
 class Expected(NamedTuple):
@@ -298,13 +286,8 @@ for name in ("v_cvt_f32_ubyte0", "v_cvt_f32_ubyte1", "v_cvt_f32_ubyte2", "v_cvt_
 # Rows with tests of their own, below and in test_interpret.py, or of which nothing is to compute
 APART = {name for name, opcode in TABLE.items() if opcode.special and name not in EXPECTED} | {
     *("s_getpc_b64", "s_memtime", "s_memrealtime", "v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"),
-    *(
-        "v_cvt_pkrtz_f16_f32",
-        "v_cvt_pk_rtz_f16_f32",
-        "v_cvt_pk_f16_f32",
-        "v_cvt_pk_bf16_f32",
-        "s_cvt_pk_rtz_f16_f32",
-    ),
+    *(f"v_cvt_{kind}_f32" for kind in ("pkrtz_f16", "pk_rtz_f16", "pk_f16", "pk_bf16")),
+    "s_cvt_pk_rtz_f16_f32",
     *(name for name in TABLE if name.startswith(("v_cmp_class_", "v_div_scale_"))),
 }
 ROWS = sorted(name for name, op in TABLE.items() if (op.function or op.special) and name not in APART)
