@@ -223,14 +223,8 @@ SECTORS = expressions({"count": "2", "sectors": "4 - bx"})
         ({"warp": expressions({"ilp": "tile / 2"})}, r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1"),
         ({"warp": expressions({"mlp": "sm_count / 100"})}, r"warp\.mlp: found 0\.6 at bx="),
         ({"warp": expressions({"sfu": "1 / abs(tile - 2)"})}, r"warp\.sfu: found inf at .*tile=2"),
-        (
-            {"launch": (*make().launch[:2], *expressions({"registers": 0}))},
-            r"launch\.registers: found 0 at .*",
-        ),
-        (
-            {"accesses": (Access("a", "global", "load", SECTORS),)},
-            r"access\.a\.sectors: found -(12|28|44) at ",
-        ),
+        ({"launch": (*make().launch[:2], *expressions({"registers": 0}))}, r"launch\.registers: found 0 at"),
+        ({"accesses": (Access("a", "global", "load", SECTORS),)}, r"access\.a\.sectors: found -(12|28|44)"),
     ],
 )
 def test_check_finds_impossible_counts(changes, message):

@@ -50,11 +50,7 @@ def test_parquet_and_other_columns_in_any_order(tmp_path: Path):
 @pytest.mark.parametrize(
     ("names", "cell", "line"),
     [
-        (
-            ["M", *PARAMETERS[1:], "x", "us"],
-            (0, 0),
-            "columns: found no BLOCK_SIZE_M, expected M, BLOCK_SIZE_M",
-        ),
+        (["M", *PARAMETERS[1:], "x", "us"], (0, 0), "columns: found no BLOCK_SIZE_M, expected M, BLOCK_SIZE"),
         ([*NAMES, "cycles"], (0, 0), "columns: found no time, expected one of seconds, time_ms, ms"),
         ([*NAMES, "us"], (0, 0), "M, row 2: found 0, expected a whole number of at least 1"),
         ([*NAMES, "us"], (0, 1.5), "M, row 2: found 1.5, expected a whole number of at least 1"),

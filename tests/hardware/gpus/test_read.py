@@ -101,11 +101,7 @@ FP64 = "[cpi.fp64]\nlanes = 32"
         ('compute_capability = "8.0"', 'compute_capability = "8.0', "is not TOML: "),
         ("value = 1410\n", "", "clock.value: missing, expected a number"),
         ('unit = "MHz"\n', "", "clock.unit: missing, expected a unit"),
-        (
-            "value = 1410\n",
-            "value = 1410\nvaleu = 3\n",
-            r"clock.valeu: found an unknown .* did you mean value\?",
-        ),
+        ("value = 1410\n", "value = 1410\nvaleu = 3\n", r"clock.valeu: found .* did you mean value\?"),
         (CLOCK, f'{ORIGIN}source = "me"\nprovenance = "guessed"', "clock.provenance: found 'guessed', exp"),
         (CLOCK, f'{ORIGIN}source = ""\nprovenance = "stated"', "clock.source: found '', expected a text"),
         (CLOCK, f'{ORIGIN}source = "me"\nprovenance = "derived"', "clock.rule: missing, expected one line"),
@@ -116,11 +112,7 @@ FP64 = "[cpi.fp64]\nlanes = 32"
         (FP64, f'{FP64}\nlike = "cpi.fp32"', "cpi.fp64: found lanes and like, expected one of them"),
         (IMUL, '[cpi.imul32]\nlike = ""', "cpi.imul32.like: found '', expected the name of another field"),
         (IMUL, '[cpi.imul32]\nlike = "sm_count"', "cpi.imul32.like: found 'sm_count', expected one of"),
-        (
-            "[cpi.int32]\nlanes = 64",
-            '[cpi.int32]\nlike = "cpi.imul32"',
-            "cpi.int32.like: .* expected no ring",
-        ),
+        ("[cpi.int32]\nlanes = 64", '[cpi.int32]\nlike = "cpi.imul32"', "cpi.int32.like: .*expected no ring"),
         (IMUL, '[cpi.imul32]\nlike = "cpi.sfu"\ntimes = 9e29', "cpi.imul32: found cpi.sfu x 9e.29: IMAD"),
     ],
 )

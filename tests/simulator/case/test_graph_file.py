@@ -187,10 +187,7 @@ def refused(path, message):
     ("content", "message"),
     [
         (b'name = "a"\n[subsystems]\nalu = { lambda = 1, Lambda = 1 }\n', "instruction: found nothing, exp"),
-        (
-            b'name = "a"\nsubsystems = {}\n[[instruction]]\nname = "x"\nsubsystem = "alu"\n',
-            "subsystems: found",
-        ),
+        (b'name = "a"\nsubsystems = {}\n[[instruction]]\nname = "x"\nsubsystem = "a"\n', "subsystems: found"),
         (b'name = "\xff"', "text: found byte 8 that is no UTF-8"),
         (None, "cannot read: No such file"),
     ],

@@ -30,10 +30,7 @@ CASES = {
         "MOV R4, 0x1; ISETP.EQ.AND P0, PT, R7, RZ, PT; @P0 MOV R4, 0x2; STS [R4], R6; EXIT",
         [0, 1, 2],
     ),
-    "a guard of arithmetic": (
-        "FSETP.GT.AND P0, PT, R7, R8, PT; @P0 FADD R9, R9, R9; STG.E [R2.64], R9; EXIT",
-        [],
-    ),
+    "guarded work": ("FSETP.GT.AND P0, PT, R7, R8, PT; @P0 FADD R9, R9, R9; STG.E [R2.64], R9; EXIT", []),
     "a guard that ends threads": ("FSETP.GT.AND P0, PT, R7, R8, PT; @P0 EXIT; STG.E [R2.64], R9; EXIT", [0]),
     "a spilled address": (f"{SPILL}; LDL R8, [R1+0x4]; STS [R8], R5; EXIT", [0, 2, 3]),
     "a word at an unknown place": (f"{SPILL}; LDL R8, [R9]; STS [R8], R5; EXIT", [0, 1, 2, 3]),
