@@ -1,6 +1,7 @@
 """Changes: each does what it says, and nothing else."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -13,12 +14,8 @@ from dse.simulator import Case, Loop, Program
 from dse.simulator.pipeline import Settings
 from dse.types import CLASSES, TENSOR, Kernel, Launch, PerClass
 
-COUNTS = (
-    dict.fromkeys(CLASSES, 0)
-    | dict(  # units of work
-        zip(CLASSES[:10], (10, 2, 20, 3, 4, 24, 30, 90, 70, 5), strict=True)
-    )
-)
+UNITS = dict(zip(CLASSES[:10], (10, 2, 20, 3, 4, 24, 30, 90, 70, 5), strict=True))  # of work
+COUNTS = dict.fromkeys(CLASSES, 0) | UNITS
 TOY = Kernel(
     work=PerClass(**COUNTS),
     shared_insts=8,  # three passes each
@@ -120,28 +117,6 @@ def test_nothing_to_switch_off():
     assert changed("conflicts=off", replace(SETUP, kernel=replace(TOY, shared_insts=30))) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("sfu", "found 'sfu', expected NAME=VALUE"),
-        ("tensor.Lambda=3", "tensor.Lambda=3: found 3, expected a factor of"),
-        ("sfo.lambda=1", r"sfo.lambda=1: found 'sfo', expected one of .*; did you mean sfu\?"),
-        ("sfu.lamda=1", r"sfu.lamda=1: found 'lamda', expected one of lambda, Lambda; did you mean lambda\?"),
-        ("sfu.lambda=fast", "sfu.lambda=fast: found 'fast', expected a number, or one with an x"),
-        ("sfu.lambda=-1", "sfu.lambda=-1: found -1, expected a finite number, 0 or more"),
-        ("sfu.lambda=nan", "sfu.lambda=nan: found nan, expected a finite number"),
-        ("issue_limit=0", "issue_limit=0: found 0, expected a finite number, above 0"),
-        ("conflict=off", r"conflict=off: found 'conflict', .*; did you mean conflicts\?"),
-        ("conflicts=on", "conflicts=on: found 'on', expected one of off"),
-        ("blocks=1.5", "blocks=1.5: found 1.5, expected a whole number of blocks"),
-        ("scheduler=gro", r"scheduler=gro: found 'gro', expected one of rr, gto, oldest; did you mean gto\?"),
-    ],
-)
-def test_a_mistake_gets_one_line(text, message):
-    with pytest.raises(DseError, match=f"^what_if: {message}"):
-        of_kernel(SETUP, text)
-
-
 NAMES = ("alu", "mem")
 
 
@@ -191,18 +166,29 @@ def test_of_a_graph(text, expected, x64):
     assert fields(GRAPH) == before
 
 
+A_KERNEL, A_GRAPH = partial(of_kernel, SETUP), partial(of_graph, GRAPH, NAMES)
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("of", "text", "message"),
     [
-        ("men.lambda=1", r"men.lambda=1: found 'men', expected one of alu, mem; did you mean mem\?"),
-        ("mem.cap=1", "mem.cap=1: found 'cap', expected one of lambda, Lambda"),
-        ("warp=1", r"warp=1: found 'warp', .*; did you mean warps\?"),
-        ("warps=1.5", "warps=1.5: found 1.5, expected a whole number"),
-        ("warps=2000", "warps=2000: case: found 3 groups of 2000 warps"),
-        ("groups=2", "groups=2: case: groups: found 2, expected 3 or more"),
-        ("conflicts=off", "conflicts=off: found 'conflicts', expected one of"),
+        (A_KERNEL, "tensor.Lambda=3", "found 3, expected a factor of"),
+        (A_KERNEL, "sfo.lambda=1", r"found 'sfo', expected one of .*; did you mean sfu\?"),
+        (A_KERNEL, "sfu.lamda=1", r"found 'lamda', expected one of lambda, Lambda; did you mean lambda\?"),
+        (A_KERNEL, "sfu.lambda=fast", "found 'fast', expected a number, or one with an x"),
+        (A_KERNEL, "sfu.lambda=-1", "found -1, expected a finite number, 0 or more"),
+        (A_KERNEL, "sfu.lambda=nan", "found nan, expected a finite number"),
+        (A_KERNEL, "issue_limit=0", "found 0, expected a finite number, above 0"),
+        (A_KERNEL, "conflicts=on", "found 'on', expected one of off"),
+        (A_KERNEL, "scheduler=gro", r"found 'gro', expected one of rr, gto, oldest; did you mean gto\?"),
+        (A_GRAPH, "mem.cap=1", "found 'cap', expected one of lambda, Lambda"),
+        (A_GRAPH, "warp=1", r"found 'warp', .*; did you mean warps\?"),
+        (A_GRAPH, "warps=1.5", "found 1.5, expected a whole number"),
+        (A_GRAPH, "warps=2000", "case: found 3 groups of 2000 warps"),
+        (A_GRAPH, "groups=2", "case: groups: found 2, expected 3 or more"),
+        (A_GRAPH, "conflicts=off", "found 'conflicts', expected one of"),
     ],
 )
-def test_a_mistake_in_a_change_of_a_graph(text, message):
-    with pytest.raises(DseError, match=f"^what_if: {message}"):
-        of_graph(GRAPH, NAMES, text)
+def test_a_mistake_gets_one_line(of, text, message):
+    with pytest.raises(DseError, match=f"^what_if: {text}: {message}"):
+        of(text)
