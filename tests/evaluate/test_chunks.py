@@ -14,6 +14,7 @@ from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, get_all, predictor
 
+FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "mwp-cwp", "gpumech-gto", "kothapalli-max", "gpuperf")
 NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 
 
@@ -27,7 +28,7 @@ def plain(description, models, gpu, configuration):
 
 
 @pytest.mark.quick("some")
-@pytest.mark.parametrize("models", [("volkov", "wfg-corrected"), CLOSED_FORMS], ids=["some", "all"])
+@pytest.mark.parametrize("models", [FEW, OTHERS], ids=["some", "others"])
 def test_equals_one_at_a_time(toy_kernel, models):
     description = kernels.load(toy_kernel)
     files = [gpus.load(name, np.float64) for name in NAMES]
