@@ -90,13 +90,6 @@ def test_lines_keep_their_numbers_and_directives_stay():
     assert [text in blanked for text in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
 
 
-@pytest.mark.slow
-def test_names_of_the_devices_library_stay(tmp_path):
-    code = "#include <cuda/std/complex>\nusing C = cuda::std::complex<float>;\n"
-    kernel = "__global__ void f(C* x) { *x = C(1.0f, 2.0f); }\nint main() { f<<<1, 1>>>(nullptr); }"
-    assert isinstance(actual := made(tmp_path, code + kernel, "f"), Compiled), actual
-
-
 AS_NVCC_SEES_IT = """
 #include <cmath>
 #include <thrust/device_vector.h>
@@ -112,8 +105,6 @@ __global__ void f(uint8_t *x, int64_t n, float *y) {
 }
 int main() { thrust::device_vector<float> all(3); }
 """
-
-
 HALVES = """
 #include <cuda_fp16.h>
 #include <cooperative_groups.h>
@@ -125,29 +116,29 @@ __global__ void f(half2 *x) {
   x[rank] = __hmul2(x[rank], __float2half2_rn(cub::BlockReduce<float, 32>(parts).Sum(2.0f)));
 }
 """
+OF_THE_DEVICES_LIBRARY = """
+#include <cuda/std/complex>
+using C = cuda::std::complex<float>;
+__global__ void f(C* x) { *x = C(1.0f, 2.0f); }
+int main() { f<<<1, 1>>>(nullptr); }
+"""
 TENSOR_MAP = "#include <cuda.h>\n__global__ void f(const __grid_constant__ CUtensorMap m, int *x) { *x = 1; }"
 
 
 @pytest.mark.slow
 def test_names_that_nvcc_has_without_asking_and_its_headers(tmp_path):
-    for code in (AS_NVCC_SEES_IT, HALVES, TENSOR_MAP):
+    for code in (AS_NVCC_SEES_IT, HALVES, OF_THE_DEVICES_LIBRARY, TENSOR_MAP):
         actual = made(tmp_path, code, "f")
         assert isinstance(actual, Compiled), actual
     own = (
         "#define INFINITY 1\ntypedef int int64_t;\n__global__ void f(int64_t n, int *x) { x[n] = INFINITY; }"
     )
-    actual = made(tmp_path, f"{own} int main() {{ return 0; }}", "f")
+    actual = made(tmp_path, own + " int main() { return 0; }", "f")
     assert isinstance(actual, Compiled), actual
     assert [parameter.size for parameter in actual.binary.parameters] == [4, 8]
 
 
 def test_text_with_brackets_that_do_not_match_stays_or_is_blanked_whole():
-    for text in (
-        "int f( {",
-        "}}}",
-        "namespace {",
-        'char *x = "',
-        "template <",
-        "#define A {\n__global__ void k() {}",
-    ):
+    define = "#define A {\n__global__ void k() {}"
+    for text in ("int f( {", "}}}", "namespace {", 'char *x = "', "template <", define):
         assert len(without_host(text)[0]) == len(text)
