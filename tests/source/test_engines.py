@@ -312,7 +312,7 @@ BY_BLOCK = looped(NUMBERS + random_loop(n, OF_BLOCKS, COUNTS_OF_BLOCKS, TRIPS_OF
 @THIRDS
 def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target, third):
     proven, grid = 0, (9, 7, 1)
-    launch = LaunchArguments(grid, (64, 1, 1), [None, 2 * np.arange(4096, dtype=U32), TRIPS // 4])
+    launch = LaunchArguments(grid, (64, 1, 1), [None, 2 * np.arange(4096, dtype=U32), TRIPS // 10])
     kernels = [*compiled(BY_BLOCK, target).items()][third::3]
     for kernel, code in kernels:
         full, boxes = boxes_of_blocks(code, launch)
