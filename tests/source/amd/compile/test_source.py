@@ -126,12 +126,6 @@ def test_vectors_of_hip_have_operators_and_those_of_cuda_do_not(write):
     assert isinstance(compile_source(read_source(write(kernel)), GFX90A, ()), Failure)
 
 
-def test_a_function_known_in_single_precision_is_refused_in_double(write):
-    text = "__global__ void f(double* x) { x[0] = exp(x[0] + exp(-2.0)); }"
-    expected = Failure("compile error", "own.cu: exp is known in single precision only")
-    assert compile_source(read_source(write(text)), GFX90A, ()) == expected
-
-
 def test_a_hip_file_shuffles_over_the_whole_wave(write):
     text = "__global__ void turn(float* x) { x[threadIdx.x] = __shfl_xor(x[threadIdx.x], 32); }"
     whole, half = (built(read_source(write(text, name))).text for name in ("a.hip", "a.cu"))
@@ -145,9 +139,6 @@ def test_hip_runtime_is_not_asked_for(write):
 
 
 def test_a_file_is_compiled_as_it_ships(write):
-    header = (
-        "#include <iostream>\nvoid say() { std::cout << 1; }\n__device__ int most() { return INT_MAX; }\n"
-    )
     text = """
     #include <cassert>
     #include <chrono>
@@ -166,43 +157,54 @@ def test_a_file_is_compiled_as_it_ships(write):
         f<float><<<1, 64>>>(all.data(), Pair{1});
     }
     """
+    header = (
+        "#include <iostream>\nvoid say() { std::cout << 1; }\n__device__ int most() { return INT_MAX; }\n"
+    )
     write(header, "own.h")
     made = built(read_source(write(text, "own.hip"), "f<float>"))
     assert "_Z1fIfEvPT_4Pair" in made.text
-    wrong = compile_source(
-        read_source(write(text.replace("pair.sum", "pair.all"), "own.hip"), "f<float>"), GFX90A, ()
-    )
+    wrong_source = read_source(write(text.replace("pair.sum", "pair.all"), "own.hip"), "f<float>")
+    wrong = compile_source(wrong_source, GFX90A, ())
     assert isinstance(wrong, Failure)
     assert wrong.message.startswith("own.hip:11:")
 
 
-def test_what_the_compiler_says_is_one_line(write):
-    failure = compile_source(read_source(write("__global__ void f(int* x) { *x = TILE; }")), GFX90A, ())
-    message = "own.cu:1:34: error: use of undeclared identifier 'TILE'"
-    assert failure == Failure("compile error", message)
-    failure = compile_source(read_source(write('#include "none.h"\n')), GFX90A, ())
-    assert failure == Failure(
-        "compile error", "own.cu:1: include: found no none.h beside the file or in the folders given"
-    )
-    failure = compile_source(read_source(write("#include <mma.h>\n")), GFX90A, ())  # CUDA's, if installed
-    assert failure == Failure(
-        "compile error", "own.cu:1: include: found no mma.h beside the file or in the folders given"
-    )
+MISSING = "1: include: found no {} beside the file or in the folders given"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("__global__ void f(int* x) { *x = TILE; }", "1:34: error: use of undeclared identifier 'TILE'"),
+        ('#include "none.h"\n', MISSING.format("none.h")),
+        ("#include <mma.h>\n", MISSING.format("mma.h")),  # CUDA's, if installed
+        (
+            "__global__ void f(double* x) { *x = exp(*x + exp(-2.0)); }",
+            " exp is known in single precision only",
+        ),
+    ],
+)
+def test_what_the_compiler_says_is_one_line(write, text, expected):
+    failure = compile_source(read_source(write(text)), GFX90A, ())
+    assert failure == Failure("compile error", f"own.cu:{expected}")
 
 
 def test_too_much_lds_is_a_failure_by_name(write):
-    text = "__global__ void f(int* x) { __shared__ int s[TILE]; s[*x] = *x; __syncthreads(); *x = s[0]; }"
-    failure = compile_source(read_source(write(text)), GFX90A, (("TILE", 20_000),))
+    text = "__global__ void f(int* x) { __shared__ int s[20000]; s[*x] = *x; __syncthreads(); *x = s[0]; }"
+    failure = compile_source(read_source(write(text)), GFX90A, ())
     assert isinstance(failure, Failure)
     assert failure.reason == "too much shared memory"
     assert "found 80000 B, expected at most 65536 B" in failure.message
 
 
-def test_other_files_and_targets_are_refused(write):
+def test_other_files_targets_and_templates_without_arguments_are_refused(write):
     with pytest.raises(DseError, match=r"own.ptx: suffix: found '.ptx', expected .cu, .cuh, .hip for"):
         read_source(write("", "own.ptx"))
     with pytest.raises(DseError, match=r"gfx123: architecture: clang .* compiles for none such"):
         compile_source(read_source(write("")), 0x123, ())
+    template = write("template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }", "f.hip")
+    with pytest.raises(DseError, match=r"found scale without template arguments, expected scale<...>"):
+        compile_source(read_source(template, "scale"), GFX90A, ())
 
 
 def test_options_are_in_the_digest_and_on_a_list(write):
@@ -226,12 +228,6 @@ def test_a_compiler_that_meets_its_limit_is_ended(write, monkeypatch):
     stopped = compile_source(read_source(path), GFX90A, ())
     message = "own.cu: the compiler ended after 0.3 s (DSE_COMPILE_SECONDS)"
     assert stopped == Failure("compiler stopped", message)
-
-
-def test_a_template_without_arguments_is_no_kernel(write):
-    text = "template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }"
-    with pytest.raises(DseError, match=r"found scale without template arguments, expected scale<...>"):
-        compile_source(read_source(write(text, "f.hip"), "scale"), GFX90A, ())
 
 
 @pytest.mark.parametrize(
