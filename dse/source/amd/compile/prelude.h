@@ -294,6 +294,15 @@ DSE_ATOMIC(atomicMax, __hip_atomic_fetch_max) DSE_ATOMIC(atomicAnd, __hip_atomic
 DSE_ATOMIC(atomicOr, __hip_atomic_fetch_or) DSE_ATOMIC(atomicXor, __hip_atomic_fetch_xor)
 DSE_ATOMIC(atomicExch, __hip_atomic_exchange)
 template <class T, class V> DSE_DEVICE T atomicSub(T* p, V value) { return atomicAdd(p, -(T)value); }
+template <class T, class V> DSE_DEVICE T unsafeAtomicAdd(T* p, V value)
+{
+#if __has_extension(clang_atomic_attributes) // an instruction, not a loop
+    [[clang::atomic(no_remote_memory, no_fine_grained_memory, ignore_denormal_mode)]]
+#endif
+    {
+        return __hip_atomic_fetch_add(p, (T)value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    }
+}
 template <class T, class V, class W> DSE_DEVICE T atomicCAS(T* p, V compare, W value)
 {
     T expected = (T)compare;
@@ -561,6 +570,27 @@ typedef __half2 half2;
     DSE_DEVICE type __high2##to(type##2 a) { return a.y; }
 DSE_DEVICE half __hfma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }
 DSE_NARROW(half, half, half2)
+template <class T> DSE_DEVICE unsigned dse_add_by_swapping(unsigned* p, unsigned value)
+{
+    unsigned old = *p, seen;
+    do {
+        seen = old;
+        T sum = __builtin_bit_cast(T, seen) + __builtin_bit_cast(T, value);
+        old = atomicCAS(p, seen, __builtin_bit_cast(unsigned, sum));
+    } while (old != seen);
+    return old;
+}
+#define DSE_ADD_PAIR(type, lanes, add)                                                                                 \
+    template <class V> DSE_DEVICE type atomicAdd(type* p, V value)                                                     \
+    {                                                                                                                  \
+        return __builtin_bit_cast(type, add((lanes*)p, __builtin_bit_cast(lanes, (type)value)));                       \
+    }                                                                                                                  \
+    template <class V> DSE_DEVICE type unsafeAtomicAdd(type* p, V value) { return atomicAdd(p, value); }
+#if __has_builtin(__builtin_amdgcn_flat_atomic_fadd_v2f16)
+DSE_ADD_PAIR(half2, half2, __builtin_amdgcn_flat_atomic_fadd_v2f16)
+#else
+DSE_ADD_PAIR(half2, unsigned, dse_add_by_swapping<half2>)
+#endif
 #define DSE_OF_HALF(name, value)                                                                                       \
     DSE_DEVICE half h##name(half x) { return (half)(value); }                                                          \
     DSE_DEVICE half2 h2##name(half2 a) { return half2{h##name(a.x), h##name(a.y)}; }
@@ -573,4 +603,10 @@ typedef __bf16 __nv_bfloat162 __attribute__((ext_vector_type(2)));
 typedef __nv_bfloat162 nv_bfloat162, __hip_bfloat162;
 DSE_DEVICE __bf16 __hfma(__bf16 a, __bf16 b, __bf16 c) { return (__bf16)__builtin_fmaf((float)a, (float)b, (float)c); }
 DSE_NARROW(__nv_bfloat16, bfloat16, bfloat162)
+#if __has_builtin(__builtin_amdgcn_flat_atomic_fadd_v2bf16)
+typedef short dse_short2 __attribute__((ext_vector_type(2)));
+DSE_ADD_PAIR(nv_bfloat162, dse_short2, __builtin_amdgcn_flat_atomic_fadd_v2bf16)
+#else
+DSE_ADD_PAIR(nv_bfloat162, unsigned, dse_add_by_swapping<nv_bfloat162>)
+#endif
 #endif

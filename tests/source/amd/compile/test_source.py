@@ -1,5 +1,6 @@
 """CUDA and HIP files compiled for AMD GPUs by clang, without ROCm."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,13 @@ def test_names_of_cuda_are_there(write):
     """
     for target in (GFX90A, 0x1032):
         assert "s_barrier" in built(read_source(write(text)), target).text
+
+
+def test_pairs_are_added_by_one_instruction_where_there_is_one_else_by_swapping(write):
+    text = "__global__ void f(half2* x, nv_bfloat162* y) { atomicAdd(x, x[1]); unsafeAtomicAdd(y, y[1]); }"
+    source = read_source(write(text))
+    assert {"pk_add_f16", "pk_add_bf16"} <= {*re.findall("pk_add_b?f16", built(source, 0x942).text)}
+    assert built(source).text.count("atomic_cmpswap") == 2
 
 
 NUMBERS = {  # single precision, by expressions of C and of NumPy
