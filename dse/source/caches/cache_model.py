@@ -162,7 +162,7 @@ def misses(
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
     uneven = any(np.ptp(of_kind[weights > 0.0]) > 0.0 for of_kind in asks)
-    reuses: list[tuple[Reuse | None, dict[int, float]]] = [(None, {}), (None, {})]
+    reuses: list[tuple[Reuse | None, dict[int, np.ndarray]]] = [(None, {}), (None, {})]
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
     loaded, stored = (

@@ -5,7 +5,7 @@ one, moved. So it is known for each sector how many blocks ago it was last touch
 equal probability, which gives the number of earlier blocks on the same SM. The L2 holds the sectors of all
 blocks as far back as their footprints fit together; blocks that run at the same time share what they load.
 Addresses that are not linear are followed through many blocks (`dse.source.caches.reuse`) or, if that is
-impossible, assumed to be anywhere in their array.
+impossible, assumed to be anywhere in their array, more often where a sample of other blocks' addresses are.
 
 Source: growth of footprints with the window, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS 2013.
 """
@@ -75,10 +75,10 @@ class Footprint:
         accesses: SectorAccesses,
         grid: Dimensions,
         reuse: Reuse | None = None,
-        shared: Mapping[int, float] = MappingProxyType({}),
+        shared: Mapping[int, np.ndarray] = MappingProxyType({}),
         relative: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
-        """`shared` are factors of how often blocks share what `reuse` does not follow, by array.
+        """`shared` are factors of how often blocks share what `reuse` does not follow, by array and touch.
 
         An average block touches `relative` times as much of an array.
         """
@@ -282,14 +282,14 @@ def _scattered(
     first: np.ndarray,
     times: np.ndarray,
     blocks: int,
-    shared: Mapping[int, float],
+    shared: Mapping[int, np.ndarray],
     relative: Mapping[int, float],
 ) -> np.ndarray:
     """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
 
     They are assumed to be anywhere in the part of an array that the executed blocks use, but shared `shared`
-    times as often, by array. Where that is not known, blocks that move as a whole share no more than they
-    have to: their tiles make up the array, in some order.
+    times as often, by array and touch. Where that is not known, blocks that move as a whole share no more
+    than they have to: their tiles make up the array, in some order.
 
     **Shapes:** first, times [sectors], and so is the result.
     """
@@ -305,8 +305,10 @@ def _scattered(
         least = touches = evenly * blocks
         for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
             least = touches * -float(np.expm1(-least))
-        by_chance = not families.as_whole[members].all()
-        chance[inside] = max(evenly * shared.get(array, float(by_chance)), least / blocks, 1e-300)
+        by_chance = np.array([not families.as_whole[members].all()], float)
+        middle = (np.arange(np.count_nonzero(inside)) + 0.5) / np.count_nonzero(inside)
+        often = np.quantile(shared.get(array, by_chance), middle)
+        chance[inside] = np.maximum(evenly * often, max(least / blocks, 1e-300))
     return chance
 
 

@@ -23,6 +23,7 @@ from dse.source.machine.blocks import Sample
 from dse.source.machine.memory import changes
 
 _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
+_ENOUGH = 100  # sectors from which their share counts as a probability
 
 
 class Reuse:
@@ -151,7 +152,7 @@ def follow(
     wave: int,
     probe: Probe,
     whole: bool = False,
-) -> list[tuple[Reuse | None, dict[int, float]]]:
+) -> list[tuple[Reuse | None, dict[int, np.ndarray]]]:
     """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
 
     With each comes, by array, how often blocks share sectors that cannot be followed, over how often they
@@ -160,7 +161,7 @@ def follow(
     An average block touches `relative` times as much of each array. `wave` is the number of blocks that run
     at the same time; `whole` follows all accesses.
     """
-    nothing: list[tuple[Reuse | None, dict[int, float]]] = [(None, {}) for _ in accessed]
+    nothing: list[tuple[Reuse | None, dict[int, np.ndarray]]] = [(None, {}) for _ in accessed]
     uneven = [_uneven(member.families, whole) for member in accessed]
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
@@ -194,23 +195,59 @@ def follow(
             {
                 number: often
                 for number, sectors in others.items()
-                if (often := _shared(sectors, *member.spanned(number))) is not None
+                if (often := _shared(sectors, *member.spanned(number), member.together)) is not None
             },
         )
         for member, (moving, others), own in zip(touched, placed, relative, strict=True)
     ]
 
 
-def _shared(sectors: np.ndarray, low: int, high: int) -> float | None:
-    """Compare how often blocks share sectors, [blocks, 32], with how often they would if anywhere.
+def _shared(sectors: np.ndarray, low: int, high: int, together: int) -> np.ndarray | None:
+    """Compare how often blocks share sectors, [blocks, 32], with how often they would if anywhere: [touches].
 
-    None if they are too few to tell.
+    None if they are too few to tell. A table that is a small part of the array, or a few frequent words, show
+    by what the first half of the blocks and the second both touch.
     """
-    of_block = [np.unique(own[own >= 0]) for own in np.unique(sectors, axis=0)]
-    _, touches = np.unique(np.concatenate(of_block), return_counts=True)
+    places = np.sort(sectors // together, axis=1)  # those of no address stay negative
+    once = (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
+    room = max((high - low) / (SECTOR * together), 1.0)
+    of_block = np.unique(places, axis=0, return_index=True)[1]
+    _, touches = np.unique(places[of_block][once[of_block]], return_counts=True)
     total = float(touches.sum())
-    pairs = total * total * (1.0 - 1.0 / len(of_block)) / max((high - low) / SECTOR, 1.0)
-    return min(1.0, float(touches @ (touches - 1)) / pairs) if pairs >= 1.0 else None
+    pairs = total * total * (1.0 - 1.0 / len(of_block)) / room
+    if pairs < 1.0:
+        return None
+    least = min(1.0, float(touches @ (touches - 1)) / pairs)
+    steps = np.diff(sectors, axis=1)
+    if np.mean(steps == np.median(steps, axis=0)) > 0.5:  # rows: the lanes stand for their part of these only
+        return np.array([least])
+    half = len(places) // 2
+    ours, theirs = places[:half][once[:half]], np.sort(places[half:][once[half:]])
+    again = np.searchsorted(theirs, ours, side="right") - np.searchsorted(theirs, ours)
+    evenly = max(len(theirs) / room, 1e-300)
+    return np.maximum(_expected(again, evenly) / evenly, least)
+
+
+def _expected(again: np.ndarray, evenly: float) -> np.ndarray:
+    """Return how often a sample touches again what each touch of another did: [touches].
+
+    `again` is how often it did. What is hardly more than `evenly`, by chance in the whole array, counts as 0.
+    As many times n + 1 as sectors are touched n + 1 times, over those touched n times, are expected of these;
+    frequencies differ, as their squares say, by a gamma distribution. Of few sectors n + 1 itself is taken.
+
+    Source: Robbins, An empirical Bayes approach to statistics, 1956.
+    """
+    alike = np.bincount(again)
+    number = np.arange(len(alike))
+    one, two = (np.append(alike[ahead:], np.zeros(ahead))[: len(alike)] for ahead in (1, 2))
+    enough = _ENOUGH * (number + 1)  # each sector has about as many touches in either half
+    known = alike >= enough
+    mean = (number + 1) * np.where(known, one / np.maximum(alike, 1), 1.0)
+    square = np.where(known & (two >= enough), (number + 1) * (number + 2) * two / np.maximum(alike, 1), 0.0)
+    spread = np.maximum(square / np.maximum(mean**2, 1e-300) - 1.0, 1e-6)
+    seen, by_chance = np.where(known, one, number), np.where(known, alike / (number + 1), 1.0) * evenly
+    sure = seen > by_chance + 3.0 * np.sqrt(by_chance)  # standard deviations
+    return np.random.default_rng(_ENOUGH).gamma(1.0 / spread[again]) * (sure * mean * spread)[again]
 
 
 def _uneven(families: Families, whole: bool) -> set[int]:

@@ -186,6 +186,7 @@ def test_warps_that_load_are_found():
         ("tickets", (256, 1), (1,), 4096 + 16384, 16384),
         ("shuffled", (512, 1), (2**16,), 2**16, 2**16),
         ("shuffled", (1024, 1), (2**16,), 2**16, 2**16),
+        ("tables", (2048, 1), (2**13,), 2 * 2**10 + 2**15, 2**15),
         ("planes_of_filters", (8192, 1), (4096,), 32768, 131072),
         ("either", (64, 3), (64, None), 2 * 64 * 16, 64 * 3 * 16),
         # queries and keys of a causal attention, once

@@ -177,6 +177,14 @@ KERNEL shuffled(const int* x, int* y, int n)
     y[8 * at] = x[8 * at];
 }
 
+// Any words of two tables that are far apart.
+KERNEL tables(const int* x, int* y, int n)
+{
+    unsigned thread = blockIdx.x * 128 + threadIdx.x, any = (thread ^ thread >> 16) * 0x85ebca6bu;
+    any = (any ^ any >> 13) * 0xc2b2ae35u;
+    y[thread] += x[(any ^ any >> 16) % n + thread % 2 * (1 << 24)];
+}
+
 // Heads of a group read the same keys.
 KERNEL heads(const int* keys, int* y, int length)
 {
