@@ -65,7 +65,7 @@ def _row(
 
 # Vector integers
 
-_row("v_mov_b32", "valu", "u=u", lambda a: a)
+_row("v_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "valu", "u=u", lambda a: a)
 _row("v_mov_b64", "valu64", "U=U", lambda a: a)
 _row("v_mov_b16", "valu", "w=w", lambda a: a)
 _row("v_swap_b32", "valu", special="swap")
@@ -98,7 +98,9 @@ _row("v_mad_u64_u32", "valu64", "UM=uuU", s.mad64, 2)
 _row("v_mad_i64_i32", "valu64", "UM=iiU", s.mad64, 2)
 for _type, _kind in (("u32_u24", "u"), ("i32_i24", "i")):
     _row(f"v_mul_{_type}", "valu", f"{_kind}={_kind * 2}", s.mul24, 1)
-    _row(f"v_mul_hi_{_type}", "valu", f"{_kind}={_kind * 2}", s.mul_hi24, 1)
+    _row(
+        f"v_mul_hi_{_type}", "valu", f"{_kind}={_kind * 2}", lambda a, b: s.mul_hi(s.low24(a), s.low24(b)), 1
+    )
     _row(f"v_mad_{_type}", "valu", f"{_kind}={_kind * 3}", lambda a, b, c: s.mul24(a, b) + c, 2)
 _row("v_mad_u32_u16", "valu", "u=wwu", lambda a, b, c: a * b + c, 2)
 _row("v_mad_i32_i16", "valu", "i=ssi", lambda a, b, c: a * b + c, 2)
@@ -123,17 +125,17 @@ _row("v_subrev_u16", "valu", "w=ww", s.swapped(np.subtract), 1)
 _row("v_mul_lo_u16", "valu", "w=ww", np.multiply, 1)
 _row("v_bfe_u32", "valu", "u=uuu", s.bit_field, 1)
 _row("v_bfe_i32", "valu", "i=iuu", s.bit_field, 1)
-_row("v_bfi_b32", "valu", "u=uuu", s.insert_bits, 1)
+_row("v_bfi_b32", "valu", "u=uuu", lambda mask, a, b: mask & a | ~mask & b, 1)
 _row("v_bfm_b32", "valu", "u=uu", lambda a, b: ((U32(1) << (a & U32(31))) - U32(1)) << (b & U32(31)), 1)
 _row("v_alignbit_b32", "valu", "u=uuu", s.align_bits, 1)
-_row("v_alignbyte_b32", "valu", "u=uuu", s.align_bytes, 1)
+_row("v_alignbyte_b32", "valu", "u=uuu", lambda a, b, c: s.align_bits(a, b, (c & U32(3)) << U32(3)), 1)
 _row("v_perm_b32", "valu", "u=uuu", s.permute_bytes, 1)
 _row("v_bcnt_u32_b32", "valu", "u=uu", lambda a, b: s.count_ones(a) + b, 2)
 _row("v_bfrev_b32", "valu", "u=u", s.reversed_bits, 1)
 _row("v_ffbl_b32", "valu", "u=u", s.first_one, 1)
 _row("v_ffbh_u32", "valu", "u=u", s.leading_zeros, 1)
 _row("v_ffbh_i32", "valu", "u=i", s.leading_signs, 1)
-_row("v_sad_u32", "valu", "u=uuu", s.absolute_difference, 2)
+_row("v_sad_u32", "valu", "u=uuu", lambda a, b, c: np.where(a > b, a - b, b - a) + c, 2)
 _row("v_sad_u8 v_sad_hi_u8 v_sad_u16 v_msad_u8 v_lerp_u8", "valu", "u=uuu", None, 2)
 _row("v_qsad_pk_u16_u8 v_mqsad_pk_u16_u8", "valu64", "U=UuU", None, 2)
 _row("v_prng_b32", "valu", "u=u")
@@ -153,7 +155,6 @@ for _name in ("readlane", "writelane", "readfirstlane", "movrels", "movreld", "p
     _row(f"v_{_name}_b32", "valu", special=_name)
 _row("v_permlanex16_b32 v_permlane16_b32", "valu", special="permlane")
 _row("v_permlane16_swap_b32 v_permlane32_swap_b32", "valu", special="row_swap")
-_row("v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "valu", "u=u", lambda a: a)
 _row("v_accvgpr_read v_accvgpr_write v_accvgpr_mov", "valu", "u=u", lambda a: a)
 _row("v_pk_mov_b32", "packed", "P=PP", special="pk_mov")
 
@@ -198,6 +199,7 @@ _row("v_cmp_t_u32", "valu", "M=uu", lambda a, b: np.ones(np.broadcast_shapes(a.s
 
 # Floating point
 
+_ROUNDED = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rndne": np.rint}
 for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16", "h", "valu")):
     _fp, _one, _two, _three = f"fp{_type[1:]}", *(f"{_kind}={_kind * sources}" for sources in (1, 2, 3))
     _row(f"v_add_{_type}", _pipe, _two, np.add, 1, _fp)
@@ -213,23 +215,16 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
     for _name in ("minmax", "minmax_num", "minimummaximum"):
         _row(f"v_{_name}_{_type}", _pipe, _three, s.largest_of_least, 2, _fp)
     _row(f"v_med3_{_type} v_med3_num_{_type}", _pipe, _three, s.median, 2, _fp)
-    _row(f"v_fma_{_type} v_mad_{_type} v_fma_legacy_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
+    for _name in ("fma", "mad", "fma_legacy", "fmamk", "madmk", "fmaak", "madak", "div_fmas"):
+        _row(f"v_{_name}_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     _row(f"v_fmac_{_type} v_mac_{_type} v_fmac_legacy_{_type}", _pipe, f"{_two}d", s.multiply_add, 2, _fp)
-    _row(f"v_fmamk_{_type} v_madmk_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
-    TABLE[f"v_fmamk_{_type}"] = TABLE[f"v_madmk_{_type}"] = OpcodeRow(
-        _pipe, _three, lambda a, k, b: s.multiply_add(a, k, b), 2, _fp
-    )
-    _row(f"v_fmaak_{_type} v_madak_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     _row(f"v_div_scale_{_type}", _pipe, f"{_kind}M={_kind * 3}", s.unscaled, 1, _fp)
-    _row(f"v_div_fmas_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     _row(f"v_div_fixup_{_type}", _pipe, _three, s.divided, 1, _fp)
-    _row(f"v_floor_{_type}", _pipe, _one, np.floor, 1, _fp)
-    _row(f"v_ceil_{_type}", _pipe, _one, np.ceil, 1, _fp)
-    _row(f"v_trunc_{_type}", _pipe, _one, np.trunc, 1, _fp)
-    _row(f"v_rndne_{_type}", _pipe, _one, np.rint, 1, _fp)
-    _row(f"v_fract_{_type}", _pipe, _one, s.fraction, 1, _fp)
-    _row(f"v_frexp_mant_{_type}", _pipe, _one, s.significand, 1, _fp)
-    _row(f"v_ldexp_{_type}", _pipe, f"{_kind}={_kind}i", s.scale, 1, _fp)
+    for _name, _function in _ROUNDED.items():
+        _row(f"v_{_name}_{_type}", _pipe, _one, _function, 1, _fp)
+    _row(f"v_fract_{_type}", _pipe, _one, lambda a: a - np.floor(a), 1, _fp)
+    _row(f"v_frexp_mant_{_type}", _pipe, _one, lambda a: np.frexp(a)[0].astype(a.dtype), 1, _fp)
+    _row(f"v_ldexp_{_type}", _pipe, f"{_kind}={_kind}i", lambda a, b: np.ldexp(a, b).astype(a.dtype), 1, _fp)
     _row(f"v_rcp_{_type} v_rcp_iflag_{_type}", "trans", _one, np.reciprocal, 1, _fp)
     _row(f"v_rsq_{_type}", "trans", _one, lambda a: (1 / np.sqrt(a)).astype(a.dtype), 1, _fp)
     _row(f"v_sqrt_{_type}", "trans", _one, np.sqrt, 1, _fp)
@@ -245,8 +240,8 @@ for _type, _kind in (("f32", "f"), ("f16", "h")):
     _row(f"v_log_{_type}", "trans", f"{_kind}={_kind}", np.log2, 1, _fp)
     _row(f"v_sin_{_type}", "trans", f"{_kind}={_kind}", _of_turns(np.sin), 1, _fp)
     _row(f"v_cos_{_type}", "trans", f"{_kind}={_kind}", _of_turns(np.cos), 1, _fp)
-_row("v_frexp_exp_i32_f32", "valu", "i=f", s.exponent, 1)
-_row("v_frexp_exp_i32_f64", "valu64", "i=D", s.exponent, 1)
+_row("v_frexp_exp_i32_f32", "valu", "i=f", lambda a: np.frexp(a)[1].astype(I32), 1)
+_row("v_frexp_exp_i32_f64", "valu64", "i=D", lambda a: np.frexp(a)[1].astype(I32), 1)
 _row("v_frexp_exp_i16_f16", "valu", "w=h", None, 1)
 _row("v_trig_preop_f64", "valu64", "D=Du", None, 1, "fp64")
 for _unit, _pipe, _float, _kind, _to in (
@@ -390,7 +385,7 @@ for _type, _kind in (("f32", "f"), ("f16", "h")):
     ):  # fmt: skip
         _row(f"s_{_name}_{_type}", "salu", f"{_kind}={_kind * 2}", _function, 1, _fp)
     _row(f"s_fmac_{_type}", "salu", f"{_kind}={_kind * 2}d", s.multiply_add, 2, _fp)
-    for _name, _function in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("rndne", np.rint)):
+    for _name, _function in _ROUNDED.items():
         _row(f"s_{_name}_{_type}", "salu", f"{_kind}={_kind}", _function, 1)
     for _name, _function in _FLOAT_ORDER.items():
         _row(f"s_cmp_{_name}_{_type}", "salu", f"c={_kind * 2}", _function, 1)
@@ -406,19 +401,19 @@ _row("s_memtime s_memrealtime", "smem", "U=", lambda: np.zeros((1, 1, 1), U64))
 # Control and waits
 
 _row(
-    "s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz",
+    "s_branch s_endpgm s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz "
+    "s_cbranch_execnz",
     "branch",
 )
-_row("s_endpgm", "branch")
 _row("s_trap", "other", special="trap")
 _row("s_barrier s_barrier_wait", "barrier")
 _row("s_barrier_signal", "other")  # the wait that follows counts as the barrier
-_row("s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt", "wait")
 _row(
-    "s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt",
+    "s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt s_wait_loadcnt "
+    "s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt "
+    "s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_idle s_wait_event s_wait_xcnt",
     "wait",
 )
-_row("s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_idle s_wait_event s_wait_xcnt", "wait")
 _row(
     "s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_setprio_inc_wg s_sethalt s_nop "
     "s_delay_alu s_waitcnt_depctr s_wait_alu s_clause s_inst_prefetch s_set_inst_prefetch_distance s_sleep "
@@ -431,46 +426,26 @@ _row(
 
 # Names on newer targets
 
-_NEW = (
-    (re.compile(r"^v_(add|sub|subrev)_nc_(\w+)$"), r"v_\1_\2"),
-    (re.compile(r"^v_add_co_ci_u32$"), "v_addc_co_u32"),
-    (re.compile(r"^v_sub_co_ci_u32$"), "v_subb_co_u32"),
-    (re.compile(r"^v_subrev_co_ci_u32$"), "v_subbrev_co_u32"),
-    (re.compile(r"^v_mad_co_([ui]64_[ui]32)$"), r"v_mad_\1"),
-    (re.compile(r"^v_ctz_i32_b32$"), "v_ffbl_b32"),
-    (re.compile(r"^v_clz_i32_u32$"), "v_ffbh_u32"),
-    (re.compile(r"^v_cls_i32$"), "v_ffbh_i32"),
-    (re.compile(r"^s_ctz_i32_(b32|b64)$"), r"s_ff1_i32_\1"),
-    (re.compile(r"^s_clz_i32_u(32|64)$"), r"s_flbit_i32_b\1"),
-    (re.compile(r"^s_cls_i32$"), "s_flbit_i32"),
-    (re.compile(r"^s_(and|or)_not1_(\w+)$"), r"s_\1n2_\2"),
-    (re.compile(r"^s_(and|or)_not0_(\w+)$"), r"s_\1n1_\2"),
-    (re.compile(r"^s_add_co_([ui]32)$"), r"s_add_\1"),
-    (re.compile(r"^s_sub_co_([ui]32)$"), r"s_sub_\1"),
-    (re.compile(r"^s_add_co_ci_u32$"), "s_addc_u32"),
-    (re.compile(r"^s_sub_co_ci_u32$"), "s_subb_u32"),
-    (re.compile(r"^s_get_pc_i64$"), "s_getpc_b64"),
-    (re.compile(r"^s_cls_i32_i64$"), "s_flbit_i32_i64"),
-    (re.compile(r"^v_s_(exp|log|rcp|rsq|sqrt)_(f\d\d)$"), r"v_\1_\2"),
-    (
-        re.compile(r"^v_cvt_(sr|scale|scalef32)_\w+$|^v_cvt_\w*(bf|fp)[864]\w*$|^v_cvt_pk_?norm_\w+$"),
-        "v_cvt_small",
-    ),
-    (re.compile(r"^s_addk_co_i32$"), "s_addk_i32"),
-    (re.compile(r"^v_(lshlrev|lshrrev|ashrrev)_(b16|i16)_\w+$"), r"v_\1_\2"),
-    (re.compile(r"^v_([us]?(?:mfma|smfmac|wmma|swmmac))_.*$"), r"v_\1"),
-)
+_NEW = {
+    r"v_(add|sub|subrev)_nc_(\w+)": r"v_\1_\2",
+    "v_add_co_ci_u32": "v_addc_co_u32", "v_sub_co_ci_u32": "v_subb_co_u32",
+    "v_subrev_co_ci_u32": "v_subbrev_co_u32", r"v_mad_co_([ui]64_[ui]32)": r"v_mad_\1",
+    "v_ctz_i32_b32": "v_ffbl_b32", "v_clz_i32_u32": "v_ffbh_u32", "v_cls_i32": "v_ffbh_i32",
+    r"s_ctz_i32_(b32|b64)": r"s_ff1_i32_\1", r"s_clz_i32_u(32|64)": r"s_flbit_i32_b\1",
+    r"s_cls_i32(_i64)?": r"s_flbit_i32\1", r"s_(and|or)_not1_(\w+)": r"s_\1n2_\2",
+    r"s_(and|or)_not0_(\w+)": r"s_\1n1_\2", r"s_(add|sub|addk)_co_([ui]32)": r"s_\1_\2",
+    "s_add_co_ci_u32": "s_addc_u32", "s_sub_co_ci_u32": "s_subb_u32", "s_get_pc_i64": "s_getpc_b64",
+    r"v_s_(exp|log|rcp|rsq|sqrt)_(f\d\d)": r"v_\1_\2",
+    r"v_cvt_(sr|scale|scalef32)_\w+|v_cvt_\w*(bf|fp)[864]\w*|v_cvt_pk_?norm_\w+": "v_cvt_small",
+    r"v_(lshlrev|lshrrev|ashrrev)_(b16|i16)_\w+": r"v_\1_\2",
+    r"v_([us]?(?:mfma|smfmac|wmma|swmmac))_.*": r"v_\1",
+}  # fmt: skip
 _row("v_mfma v_smfmac v_wmma v_swmmac", "matrix", special="matrix")
 
 
 @cache
 def opcode(name: str) -> OpcodeRow | None:
     """Return the row of an instruction that does not access memory; None if there is none."""
-    row = TABLE.get(name)
-    if row is None:
-        for pattern, replacement in _NEW:
-            renamed, replaced = pattern.subn(replacement, name)
-            if replaced and renamed in TABLE:
-                row = TABLE[name] = TABLE[renamed]
-                break
-    return row
+    matches = ((re.fullmatch(pattern, name), renamed) for pattern, renamed in _NEW.items())
+    names = name, *(match.expand(renamed) for match, renamed in matches if match)
+    return next((TABLE[known] for known in names if known in TABLE), None)

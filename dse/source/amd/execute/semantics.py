@@ -95,11 +95,6 @@ def mul24(a: Array, b: Array) -> Array:
     return low24(a) * low24(b)
 
 
-def mul_hi24(a: Array, b: Array) -> Array:
-    """The high word of the product of 24 bits."""
-    return mul_hi(low24(a), low24(b))
-
-
 def mad64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     """(a * b + c, carry): of words, with a sum of 64 bits."""
     signed = a.dtype == I32
@@ -136,19 +131,9 @@ def packed_bit_field(a: Array, b: Array) -> Array:
     return np.where(width == 0, a.dtype.type(0), (a >> at) << above >> above)
 
 
-def insert_bits(mask: Array, a: Array, b: Array) -> Array:
-    """The bits of `a` where the mask has ones, else of `b`."""
-    return (mask & a) | (~mask & b)
-
-
 def align_bits(a: Array, b: Array, c: Array) -> Array:
     """A word from a pair, shifted by bits."""
     return ((wide(a) << U64(32) | wide(b)) >> wide(c & U32(31))).astype(U32)
-
-
-def align_bytes(a: Array, b: Array, c: Array) -> Array:
-    """A word from a pair, shifted by bytes."""
-    return align_bits(a, b, (c & U32(3)) << U32(3))
 
 
 def permute_bytes(a: Array, b: Array, select: Array) -> Array:
@@ -196,11 +181,6 @@ def reversed_bits(a: Array) -> Array:
     for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
         a = (a >> U32(shift) & U32(mask)) | (a & U32(mask)) << U32(shift)
     return a >> U32(16) | a << U32(16)
-
-
-def absolute_difference(a: Array, b: Array, c: Array) -> Array:
-    """|a - b| + c."""
-    return np.where(a > b, a - b, b - a) + c
 
 
 def median(a: Array, b: Array, c: Array) -> Array:
@@ -272,26 +252,6 @@ def class_of(a: Array, wanted: Array) -> Array:
     ]  # fmt: skip
     class_bits = sum(bit.astype(U32) << U32(position) for position, bit in enumerate(bits))
     return class_bits & wanted != 0
-
-
-def exponent(a: Array) -> Array:
-    """The exponent, for a significand in [1/2, 1)."""
-    return np.frexp(a)[1].astype(I32)
-
-
-def significand(a: Array) -> Array:
-    """The significand, in [1/2, 1)."""
-    return np.frexp(a)[0].astype(a.dtype)
-
-
-def scale(a: Array, b: Array) -> Array:
-    """Multiply by a power of two."""
-    return np.ldexp(a, b).astype(a.dtype)
-
-
-def fraction(a: Array) -> Array:
-    """The difference from the next lower integer."""
-    return a - np.floor(a)
 
 
 def divided(quotient: Array, denominator: Array, numerator: Array) -> Array:
