@@ -22,7 +22,7 @@ from dse.source.amd.execute.results import (
     then,
     without_lanes,
 )
-from dse.source.amd.execute.slots import SCC, beyond, operand
+from dse.source.amd.execute.slots import SCC, V, beyond, operand
 from dse.source.amd.text import Instruction
 
 # The low words of their results depend only on the low words of their operands; the compiler may leave
@@ -149,14 +149,15 @@ class Binder(OperandReaders):
         return action if kept is None else without_lanes(action, kept)
 
     def _special(self, step: Instruction, row: OpcodeRow) -> Action:
-        if row.special in ("matrix", "unknown"):
+        if row.special in ("matrix", "unknown", "getreg"):  # of a hardware register
             target = self.registers(step.operands[0])
+            write = MemoryMachine.write_vector if target.slot >= V else MemoryMachine.write_scalar
 
-            def multiply(machine: MemoryMachine) -> None:
+            def forget(machine: MemoryMachine) -> None:
                 for slot in range(target.slot, target.slot + target.count):
-                    machine.write_vector(slot, None)
+                    write(machine, slot, None)
 
-            return multiply
+            return forget
         if row.special == "trap":
 
             def stop(machine: MemoryMachine) -> None:

@@ -41,9 +41,8 @@ def without_source(step: Instruction, size: int) -> np.ndarray | None:
 
 def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (the lane that each lane reads, whether it exists) of an instruction with DPP."""
-    lane = np.arange(size)
+    lane, there = np.arange(size), np.ones(size, bool)
     row, in_row = lane // 16 * 16, lane % 16
-    there = np.ones(size, bool)
     for name, text in step.modifiers.items():
         if name in ("quad_perm", "dpp8"):
             order = np.array([int(number) for number in text.strip("[]").split(",")])
@@ -56,26 +55,20 @@ def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
             there &= source >= 0
         elif name.startswith(("row_", "wave_")) and name not in ("row_mask",):
             number = int(text or "0", 0)
-            if name == "row_shl":
-                source, there = lane + number, in_row + number < 16
-            elif name == "row_shr":
-                source, there = lane - number, in_row >= number
-            elif name == "row_ror":
-                source = row + (in_row - number) % 16
-            elif name in ("row_share", "row_newbcast"):
-                source = row + number
-            elif name == "row_xmask":
-                source = row + (in_row ^ number)
-            elif name == "wave_shr":
-                source, there = lane - 1, lane > 0
-            elif name == "wave_shl":
-                source, there = lane + 1, lane < size - 1
-            elif name == "wave_ror":
-                source = (lane - 1) % size
-            elif name == "wave_rol":
-                source = (lane + 1) % size
-            else:
+            moves = {
+                "row_shl": (lane + number, in_row + number < 16),
+                "row_shr": (lane - number, in_row >= number),
+                "row_ror": (row + (in_row - number) % 16, there),
+                **dict.fromkeys(("row_share", "row_newbcast"), (row + number, there)),
+                "row_xmask": (row + (in_row ^ number), there),
+                "wave_shr": (lane - 1, lane > 0),
+                "wave_shl": (lane + 1, lane < size - 1),
+                "wave_ror": ((lane - 1) % size, there),
+                "wave_rol": ((lane + 1) % size, there),
+            }
+            if name not in moves:
                 raise DseError(f"found {name}:{text}, expected a move between lanes that is known")
+            source, there = moves[name]
         else:
             continue
         rows = int(step.modifiers.get("row_mask", "0xf"), 0)
@@ -141,17 +134,15 @@ def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
     return bind
 
 
-def _first_active(machine: MemoryMachine) -> np.ndarray:
-    lanes = np.broadcast_to(machine.lanes(), machine.shape)
-    return lanes.argmax(-1)[..., None]
-
-
 def _readfirstlane(binder: Any, step: Instruction) -> Action:
     """Read the first active lane."""
     target, slot = (binder.registers(operand).slot for operand in step.operands[:2])
 
+    def first(machine: MemoryMachine) -> np.ndarray:
+        return np.broadcast_to(machine.lanes(), machine.shape).argmax(-1)[..., None]
+
     def read(machine: MemoryMachine) -> None:
-        machine.write_scalar(target, _of_lane(machine, slot, _first_active))
+        machine.write_scalar(target, _of_lane(machine, slot, first))
 
     return read
 
@@ -333,12 +324,6 @@ def _bitop(binder: Any, step: Instruction) -> Action:
     return _of_known(target, readers, looked_up)
 
 
-def _getreg(binder: Any, step: Instruction) -> Action:
-    """Read a hardware register, whose contents are unknown."""
-    target = binder.registers(step.operands[0]).slot
-    return lambda machine: machine.write_scalar(target, None)
-
-
 SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
     "bitop": _bitop,
     "mbcnt_lo": _mbcnt(upper=False),
@@ -352,7 +337,6 @@ SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
     "permlane64": _permlane64,
     "swap": _swap,
     "row_swap": _row_swap,
-    "getreg": _getreg,
 }
 
 

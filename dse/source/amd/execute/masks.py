@@ -20,10 +20,10 @@ _MASK_LOGIC: dict[str, Callable[..., Any]] = {
     "nand": lambda a, b: ~(a & b),
     "nor": lambda a, b: ~(a | b),
     "xnor": lambda a, b: ~(a ^ b),
-    "andn2": lambda a, b: a & ~b,
-    "orn2": lambda a, b: a | ~b,
-    "andn1": lambda a, b: ~a & b,
-    "orn1": lambda a, b: ~a | b,
+    **dict.fromkeys(("andn2", "and_not1"), lambda a, b: a & ~b),
+    **dict.fromkeys(("orn2", "or_not1"), lambda a, b: a | ~b),
+    **dict.fromkeys(("andn1", "and_not0"), lambda a, b: ~a & b),
+    **dict.fromkeys(("orn1", "or_not0"), lambda a, b: ~a | b),
     "not": np.invert,
     "wqm": lambda a: a,
 }
@@ -89,7 +89,7 @@ def _select(binder: OperandReaders, step: Instruction) -> Action:
 
 def _logic(binder: OperandReaders, step: Instruction) -> Action:
     """Bitwise logic of scalars, which may be masks of lanes."""
-    function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")]
+    function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0]]
     target = binder.registers(step.operands[0]).slot
     two = step.opcode.endswith("64")
     sources = [binder.slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
@@ -123,8 +123,7 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
 def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
     """Change the mask of active lanes, and save its old value; with `wrexec` its new value."""
     keeps_new = "_wrexec" in step.opcode
-    name = step.opcode[2:].partition("_wrexec" if keeps_new else "_saveexec")[0]
-    function = _MASK_LOGIC[name.replace("_not1", "n2").replace("_not0", "n1")]
+    function = _MASK_LOGIC[step.opcode[2:].partition("_wrexec" if keeps_new else "_saveexec")[0]]
     target = binder.registers(step.operands[0]).slot
     low, high = binder.slots(operand(step.operands[1]), "U" if binder.wide else "u")
 

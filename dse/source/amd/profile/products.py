@@ -10,6 +10,7 @@ Source: AMD's instruction set guides of CDNA2, CDNA3, CDNA4, RDNA3 and RDNA4, se
 import re
 
 from dse.errors import DseError
+from dse.source.amd.execute.slots import slots_of
 from dse.source.amd.text import Instruction
 from dse.source.machine.products import UNIT_BYTES, Mma
 
@@ -39,7 +40,7 @@ def product(step: Instruction, wave_size: int) -> Mma:
     sparse = 2 if named["family"].startswith("s") else 1
     pairs = 1
     if named["family"] == "mfma" and len(step.operands) > 1:
-        pairs = max(1, _words(step.operands[1]) * 32 // bits * wave_size // (m * k))
+        pairs = max(1, len(slots_of(step.operands[1:2])) * 32 // bits * wave_size // (m * k))
     a_bits, b_bits = bits, bits
     if named["type"] == "f8f6f4":
         a_bits, b_bits = (_BITS[int(step.modifiers.get(name, "0"))] for name in ("cbsz", "blgp"))
@@ -48,9 +49,3 @@ def product(step: Instruction, wave_size: int) -> Mma:
     if named["sums"] in ("f16", "bf16"):
         kind = "mma_fp16_fp16"
     return Mma(kind, pairs * m * n * k / sparse, operand_bytes / UNIT_BYTES, 0.0)
-
-
-def _words(operand: str) -> int:
-    """Count the registers of an operand: v[2:3] has two."""
-    span = re.search(r"\[(\d+):(\d+)\]", operand)
-    return int(span[2]) - int(span[1]) + 1 if span else 1

@@ -40,9 +40,7 @@ def timing(gpu: Gpu, turns: Turns, global_latency: float) -> Timing:
         "shared": float(gpu.latency.shared),
         "constant": float(gpu.latency.l1),
         **dict.fromkeys(("global", "local"), global_latency),
-        "uniform": turn,
         "control": turns.mask,
-        "other": turn,
     }
     interval |= {"shared": float(gpu.cpi.shared), "global": float(gpu.cpi.l1), "local": float(gpu.cpi.l1)}
     products = {name: float(gpu.limits.sub_partitions) * float(getattr(gpu.cpi, name)) for name in MMA}
