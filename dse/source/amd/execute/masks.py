@@ -1,6 +1,8 @@
 """Scalar instructions that move and combine masks of lanes, and others that select the active lanes."""
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -25,41 +27,13 @@ _MASK_LOGIC: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("andn1", "and_not0"), lambda a, b: ~a & b),
     **dict.fromkeys(("orn1", "or_not0"), lambda a, b: ~a | b),
     "not": np.invert,
-    "wqm": lambda a: a,
+    **dict.fromkeys(("mov", "wqm"), lambda a: a),
 }
 
 
 def _is_mask(binder: OperandReaders, step: Instruction) -> bool:
     """Return whether an instruction's operands have the size of a mask of lanes."""
     return step.opcode.endswith("64" if binder.wide else "32")
-
-
-def _move(binder: OperandReaders, step: Instruction) -> Action:
-    target, source = binder.registers(step.operands[0]).slot, operand(step.operands[1])
-    of_mask = _is_mask(binder, step)
-    if isinstance(source.place, Symbol):
-        read = binder.symbol(source.place, step)
-        return lambda machine: machine.write_scalar(target, read(machine))
-    slot, high = binder.slots(source, "U" if step.opcode.endswith("64") else "u")
-    two = step.opcode.endswith("64")
-
-    def move(machine: MemoryMachine) -> None:
-        value = machine.r[slot]
-        if target == EXEC or (
-            of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC
-        ):
-            mask = machine.mask(slot, high)
-            if target == EXEC and mask is None:
-                raise NeedsData(step, "mask of lanes")
-            machine.write_mask(target, mask)
-            return
-        first = machine.words(slot)
-        second = machine.words(high) if two else None
-        machine.write_scalar(target, first)
-        if two:
-            machine.write_scalar(target + 1, second)
-
-    return move
 
 
 def _select(binder: OperandReaders, step: Instruction) -> Action:
@@ -88,15 +62,19 @@ def _select(binder: OperandReaders, step: Instruction) -> Action:
 
 
 def _logic(binder: OperandReaders, step: Instruction) -> Action:
-    """Bitwise logic of scalars, which may be masks of lanes."""
-    function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0]]
+    """Bitwise logic of scalars, which may be masks of lanes, or a move, which keeps the condition."""
+    function, moves = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0]], step.opcode.startswith("s_mov")
     target = binder.registers(step.operands[0]).slot
-    two = step.opcode.endswith("64")
-    sources = [binder.slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
+    operands = [operand(text) for text in step.operands[1:]]
+    if isinstance(symbol := operands[0].place, Symbol):
+        read = binder.symbol(symbol, step)
+        return lambda machine: machine.write_scalar(target, read(machine))
+    words = 2 if step.opcode.endswith("64") else 1
+    sources = [binder.slots(source, "U" if words == 2 else "u") for source in operands]
     of_mask = _is_mask(binder, step)
 
     def compute(machine: MemoryMachine) -> None:
-        values = [machine.r[low] for low, _ in sources]
+        values = [machine.r[low] for low, _ in sources if low != SCC]
         if target == EXEC or (of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)):
             masks = [machine.mask(low, high) for low, high in sources]
             known = all(mask is not None for mask in masks)
@@ -104,18 +82,18 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
                 raise NeedsData(step, "mask of lanes")
             mask = function(*masks) if known else None
             machine.write_mask(target, mask)
-            machine.set_condition_to_any(mask)
+            if not moves:
+                machine.set_condition_to_any(mask)
             return
-        nonzero: Any = False
         results = []
-        for word in range(2 if two else 1):
-            words = [machine.words(slots[word]) for slots in sources]
-            result = None if any(value is None for value in words) else function(*words)
-            results.append(result)
-            nonzero = None if result is None or nonzero is None else nonzero | (result != 0)
+        for word in range(words):
+            read_words = [machine.words(slots[word]) for slots in sources]
+            results.append(None if any(value is None for value in read_words) else function(*read_words))
         for word, result in enumerate(results):
             machine.write_scalar(target + word, result)
-        machine.write_scalar(SCC, nonzero)
+        if not moves:
+            known = all(result is not None for result in results)
+            machine.write_scalar(SCC, reduce(or_, (result != 0 for result in results)) if known else None)
 
     return compute
 
@@ -160,7 +138,7 @@ def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow)
 
 
 SPECIAL: dict[str, Callable[[OperandReaders, Instruction], Action]] = {
-    "move": _move,
+    "move": _logic,
     "select": _select,
     "logic": _logic,
     "saveexec": _saveexec,
