@@ -194,19 +194,12 @@ def _size(expression: Expression) -> int | float | Expression:
     return int(number) if number == np.floor(number) else number
 
 
-def text_of(size: int | Expression) -> str:
-    """Return a problem size as text for an expression."""
-    return f"({size.text})" if isinstance(size, Expression) else str(size)
-
-
 def _numbers(text: str, where: str) -> list[Any]:
     """Return the list that a piece of Python represents, by walking its tree: the text is never run."""
     try:
         return _list(ast.parse(text.strip(), mode="eval").body, where)
-    except SyntaxError as error:
-        raise DseError(f"{where}: cannot read {text!r}: {error.msg}") from None
-    except ValueError as error:
-        raise DseError(f"{where}: cannot read {text!r}: {error}") from None
+    except (SyntaxError, ValueError) as error:
+        raise DseError(f"{where}: cannot read {text!r}: {getattr(error, 'msg', error)}") from None
     except (RecursionError, MemoryError):
         raise DseError(f"{where}: found a list nested too deeply, expected a plain one") from None
 

@@ -42,7 +42,7 @@ class _OwnLanguage(ast.NodeTransformer):
         self.known = {*self.values, *sizes, "index", "random"}
         named = (f"problem_size_{axis}" for axis in "xyz")
         self.sizes = [
-            name if name in sizes else t1.text_of(size)
+            name if name in sizes else f"({size.text})" if isinstance(size, Expression) else str(size)
             for name, size in zip(named, problem.problem_size, strict=False)
         ]
 

@@ -50,7 +50,7 @@ def describe(jitted: Function, stated: Stated) -> Description:
     _known(stated.arguments, names, "given.arguments")
     tried = [*stated.rows, *({name: value} for name, values in stated.values.items() for value in values)]
     truths = {name for row in tried for name, value in row.items() if isinstance(value, bool)}
-    rows = [_numbers(row) for row in stated.rows]
+    rows = [{name: _number(value) for name, value in row.items()} for row in stated.rows]
     for row in rows:
         if row.keys() != rows[0].keys():
             raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
@@ -191,10 +191,6 @@ def settings(config: Any) -> dict[str, Any]:
     """Return the settings of a `triton.Config`; 0 for no limit of registers."""
     options = {name: getattr(config, name, None) for name in OPTIONS}
     return {**{name: value or 0 for name, value in options.items()}, **config.kwargs}
-
-
-def _numbers(row: Mapping[str, Any]) -> dict[str, Number]:
-    return {name: _number(value) for name, value in row.items()}
 
 
 def _number(value: Any) -> Any:

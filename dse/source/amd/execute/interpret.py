@@ -4,7 +4,7 @@ their block.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -75,20 +75,16 @@ class Scheduler:
         self.ready: dict[int, Waves] = {}
         self.held: dict[int, Waves] = {}  # at a barrier, by their next stretch
         self.loops = WaveLoopSkipper(machine, code, self.still_running) if skip_loops else None
-        self.conditions: dict[str, Callable[[], np.ndarray | None]] = {
-            "scc1": machine.condition,
-            "scc0": machine.condition,
-            "vccz": lambda: self._some(VCC),
-            "vccnz": lambda: self._some(VCC),
-            "execz": lambda: self._some(EXEC),
-            "execnz": lambda: self._some(EXEC),
-        }
 
-    def _some(self, slot: int) -> np.ndarray | None:
-        mask = self.machine.mask(slot)
-        if mask is not None and slot == VCC:
-            mask = mask & self.machine.exists
-        return None if mask is None else self.machine.any_lane(mask)
+    def condition(self, name: str) -> np.ndarray | None:
+        """Return the condition of a branch without its sign: SCC, or whether a mask has any lane."""
+        machine = self.machine
+        if name.startswith("scc"):
+            return machine.condition()
+        mask = machine.mask(VCC if name.startswith("vcc") else EXEC)
+        if mask is not None and name.startswith("vcc"):
+            mask = mask & machine.exists
+        return None if mask is None else machine.any_lane(mask)
 
     @np.errstate(all="ignore")
     @_uncollected()
@@ -148,7 +144,7 @@ class Scheduler:
             self.held[following] = waves if there is None else machine.set_of(there.mask | waves.mask)
         else:
             name = end.removeprefix("s_cbranch_")
-            condition = self.conditions[name]()
+            condition = self.condition(name)
             if condition is None:
                 raise NeedsData(stretch.steps[-1], "branch")
             machine.steered_by_block |= condition.shape[0] > 1

@@ -222,7 +222,8 @@ class OperandReaders:
 
             return write_two
         if kind in "wsh":
-            upper = place.half == "h" or _sel_of(step, -1)
+            chosen = step.modifiers.get("op_sel", "").strip("[]").split(",")
+            upper = place.half == "h" or (len(chosen) > 2 and chosen[-1] == "1")
             keep = bool(place.half) or upper
 
             def write_half(machine: MemoryMachine, value: Any) -> None:
@@ -312,11 +313,6 @@ def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
         return half if kind == "w" else (half.view(np.int32) << 16) >> 16
 
     return read
-
-
-def _sel_of(step: Instruction, number: int) -> bool:
-    listed = step.modifiers.get("op_sel", "")
-    return bool(listed) and listed.strip("[]").split(",")[number] == "1" and len(listed.split(",")) > 2
 
 
 def between_lanes(step: Instruction) -> bool:

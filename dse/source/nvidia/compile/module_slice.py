@@ -83,7 +83,7 @@ class Module:
         self._conditions: dict[ast.expr, bool | None] = {}
         self.space = ModuleType(name)
         allowed = {key: value for key, value in vars(builtins).items() if key not in REFUSED}
-        allowed |= {"__import__": self._imported_inside, "print": _silent}
+        allowed |= {"__import__": self._imported_inside, "print": lambda *arguments, **named: None}
         vars(self.space).update(__file__=str(path), __getattr__=self.get, __builtins__=allowed)
 
     def get(self, name: str) -> Any:
@@ -370,10 +370,6 @@ def _untuned(decorator: ast.expr) -> ast.expr:
     ]
     call = ast.copy_location(ast.Call(decorator.func, decorator.args, keywords), decorator)
     return ast.fix_missing_locations(call)
-
-
-def _silent(*arguments: Any, **named: Any) -> None:
-    """Print nothing."""
 
 
 def _reason(error: BaseException) -> str:

@@ -176,12 +176,8 @@ def _parameters(assembly: Path) -> tuple[DeclaredParameter, ...]:
     if declared is None:
         return ()
     declarations = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])
-    return tuple(DeclaredParameter(*_parted(name), _type(kind)) for name, kind in declarations)
-
-
-def _parted(name: str) -> tuple[str, str]:
-    base, _, part = name.partition(".")
-    return base, part
+    parts = ((*name.partition("."), kind) for name, kind in declarations)
+    return tuple(DeclaredParameter(name, part, _type(kind)) for name, _, part, kind in parts)
 
 
 def _type(kind: str) -> str:

@@ -106,15 +106,11 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
     first = mask.argmax(-1) + WARP * np.arange(mask.shape[1])
     address = machine.base(step, step.memory[-1], step.pipe == "global") + step.memory[-1].offset
     for warp in np.flatnonzero(there.any(0)).tolist():
-        blocks, threads = there[:, warp], first[:, warp]
-        rows = np.arange(len(threads)) if address.shape[0] > 1 else 0
-        of_warp = np.broadcast_to(address[rows, threads if address.shape[1] > 1 else 0], threads.shape)[
-            blocks
-        ]
-        owners = {machine.argument_at(base) for base in np.unique(of_warp).tolist()}
+        blocks, none = there[:, warp], np.zeros(len(there), np.int64)
+        issue = _Issue(blocks, first[:, warp], -1, none, none + 1)
+        owners = {machine.argument_at(base) for base in np.unique(issue.of_thread(address)[blocks]).tolist()}
         argument = owners.pop() if len(owners) == 1 else -1
-        none = np.zeros(len(blocks), np.int64)
-        issue = _Issue(blocks, threads, argument, none, none + 1)
+        issue = replace(issue, argument=argument)
         numbers = issue.of_thread(machine.r[step.bases[0]]) if in_bulk or step.has("MULTICAST") else none
         if step.has("MULTICAST"):
             issue = replace(issue, receivers=np.bitwise_count(numbers >> _SIZE))

@@ -16,12 +16,7 @@ def kind_of(step: Step) -> str:
     """Return the kind of an instruction: "memory", "barrier" or "compute"."""
     if step.pipe in WAITED_FOR:
         return "memory"
-    return "barrier" if _waits_for_block(step) else "compute"
-
-
-def _waits_for_block(step: Step) -> bool:
-    """Return whether threads wait for their block."""
-    return step.opcode == "BAR" and not step.has("ARV")
+    return "barrier" if step.opcode == "BAR" and not step.has("ARV") else "compute"  # else it only arrives
 
 
 class MemoryDemand:
