@@ -44,7 +44,6 @@ def of_configuration(
 
     **Raises:** DseError if it cannot be compiled or executed.
     """
-
     wanted = configured(description, configuration, sizes, gpu)
     tools = toolchain(gpu.gpu)
     source = tools.source_of(description)
@@ -99,7 +98,6 @@ def _whole(ours: Kernel, theirs: Kernel | None) -> Iterator[Row]:
 
 def _details(profile: KernelProfile) -> Iterator[Row]:
     """Yield rows of values that only the source has."""
-
     counts = profile.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
     yield _row("all phases", "blocks executed", counts.sampled)
@@ -131,7 +129,6 @@ def of_space(
 
     **Raises:** DseError if none is valid.
     """
-
     indices = description.space.indices(sizes)
     if not len(indices):
         raise description.space.emptiness(description.name, sizes)
@@ -175,7 +172,6 @@ def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any
 
 def _cannot_run(results: Sequence[KernelProfile | Failure], gpu: GpuFile) -> list[str]:
     """Return why each cannot be launched on the GPU, "" if it can or was not counted."""
-
     code = resident_blocks(gpu.gpu.limits, stack_profiles(results)[1])[1]
     codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
     return ["" if good else LIMITERS[limiter] for limiter, good in zip(codes, fine, strict=True)]
@@ -183,7 +179,6 @@ def _cannot_run(results: Sequence[KernelProfile | Failure], gpu: GpuFile) -> lis
 
 def _flat(profile: KernelProfile) -> Row:
     """Return resources and the average warp by column."""
-
     row: Row = {str(fact["name"]): fact["source"] for fact in _resources(profile, None)}
     row["insts"] = profile.counts.insts() / profile.counts.warps
     row |= zip(column_names(0), profile.numbers.tolist(), strict=False)  # those of phases follow

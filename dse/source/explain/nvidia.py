@@ -37,8 +37,6 @@ from dse.source.profile.characterise import Characterisation
 from dse.source.warps import to_kernel
 
 Row = dict[str, Any]
-
-
 _WITH_TEXT = (".cu", ".hip", ".py")  # files whose lines are shown
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.source.amd.execute.access import operands_of, stores_unread
 from dse.source.amd.execute.contents import PerformedAccess
-from dse.source.amd.execute.even import EVEN, EVERYWHERE, I64, NON_LINEAR, WIDE, LinearRules
+from dse.source.amd.execute.even import EVEN, EVERYWHERE, I64, NON_LINEAR, WIDE, LinearRules, number
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import between_lanes, by_kind
@@ -62,7 +62,12 @@ class ChangeRules(LinearRules):
 
     def alike(self, slot: Any, change: Any) -> bool:
         """Return whether a slot has this change, too."""
-        return _alike(self.moving.get(slot), change, self.everyone(slot))
+        moving = self.moving.get(slot)
+        if isinstance(moving, str) or isinstance(change, str):
+            return False
+        if moving is None and change is None:
+            return True
+        return not ((number(moving) - number(change) & 0xFFFFFFFF != 0) & self.everyone(slot)).any()
 
     def follow(self, step: Instruction, action: Action) -> Iterator[None]:
         """Follow the changes of an instruction's results, which is executed at the `yield`.
@@ -319,32 +324,19 @@ def _change_between(before: Any, after: Any, lanes: np.ndarray) -> Any:
     """Return the change of a register: None for none, NON_LINEAR if it is no number."""
     if before is None and after is None:
         return None
-    if before.__class__ is tuple or after.__class__ is tuple:
+    if before.__class__ is not after.__class__ or before.__class__ is tuple:
         return NON_LINEAR
-    if isinstance(before, MaskedWords) or isinstance(after, MaskedWords):
-        if not (isinstance(before, MaskedWords) and isinstance(after, MaskedWords)):
-            return NON_LINEAR
+    if isinstance(before, MaskedWords):
         if not np.array_equal(before.unknown, after.unknown):
             return NON_LINEAR
         lanes = lanes & ~after.unknown
         before, after = before.value, after.value
-    if before is None or after is None:
-        return NON_LINEAR
-    if before.dtype != after.dtype:
+    if before is None or after is None or before.dtype != after.dtype:
         return NON_LINEAR
     if after.dtype == bool:
         return NON_LINEAR if ((before != after) & lanes).any() else None
     change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
     return change if change.any() else None
-
-
-def _alike(first: Any, other: Any, lanes: np.ndarray) -> bool:
-    if isinstance(first, str) or isinstance(other, str):
-        return False
-    if first is None and other is None:
-        return True
-    first, other = (np.int64(0) if change is None else change for change in (first, other))
-    return not (((first - other) & 0xFFFFFFFF != 0) & lanes).any()
 
 
 def moved(value: Any, change: Any, trips: int) -> Any:

@@ -181,13 +181,7 @@ _VARIABLE = re.compile(
     r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*(?:\[[^\]]*\]\s*)*(?:([={])|;)"
 )
 _QUALIFIERS = {
-    "const",
-    "volatile",
-    "struct",
-    "typename",
-    "restrict",
-    "__restrict",
-    "__restrict__",
-    "__grid_constant__",
+    *("const", "volatile", "struct", "typename"),
+    *("restrict", "__restrict", "__restrict__", "__grid_constant__"),
 }
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

@@ -16,8 +16,6 @@ ALLOWED = (
     *("ftemplate-backtrace-limit", "disable-warnings", "w", "diag-suppress", "dopt", "lineinfo", "G"),
 )
 _JOINED = ("D", "U")  # their value follows without a space
-
-
 _FOLDER = re.compile(r"(?:-I|--?include-path=)(.+)")
 
 

@@ -12,6 +12,7 @@ from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
 from dse.source.nvidia.sass.program import Step, wide_slots
+from dse.source.nvidia.sass.warp import REDUCE
 
 _U32 = np.uint32
 
@@ -160,13 +161,6 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
 
 
 _PHASE = _U32(1 << 31)  # of the upper word of a barrier before compute capability 9.0
-_ATOMIC = {
-    "MIN": np.minimum,
-    "MAX": np.maximum,
-    "AND": np.bitwise_and,
-    "OR": np.bitwise_or,
-    "XOR": np.bitwise_xor,
-}
 
 
 def _atomic(
@@ -188,7 +182,7 @@ def _atomic(
     if step.has("EXCH"):
         return [old, *high], unit
     kind = np.int32 if step.has("S32") else _U32
-    function = next((_ATOMIC[name] for name in step.modifiers if name in _ATOMIC), np.add)
+    function = next((REDUCE[name][0] for name in step.modifiers if name in REDUCE), np.add)
     _, first, place = np.unique(address, return_index=True, return_inverse=True)
     words = old[first].view(kind)
     read = atomic(function, words, place, unit.view(kind), bool(step.writes), block, stands_for)

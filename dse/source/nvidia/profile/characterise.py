@@ -126,7 +126,7 @@ def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDeci
         step = machine.program.steps[index]
         if what == "guard" and (index in usually or step.pipe == "local"):
             continue
-        names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
+        names = machine.sources_of(taint)
         deciding = _parts_work, _ends_loop
         matters = what == "address" or (
             what == "branch" and any(decides(machine.program, step) for decides in deciding)

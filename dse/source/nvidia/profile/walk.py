@@ -33,14 +33,11 @@ _STEADY = 4  # times that a block is walked in a row before its time is taken as
 
 def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
     """Return the cycles of a GPU (scalars). `global_latency` is an average load's; None: DRAM's."""
-    latency = {
-        name: float(getattr(gpu.latency, name))
-        for name in ("fp32", "fp64", "int32", "imul32", "sfu", "shared")
-    }
+    names = ("fp32", "fp64", "int32", "imul32", "sfu")
+    latency = {name: float(getattr(gpu.latency, name)) for name in (*names, *MMA, "shared")}
     parts = float(gpu.limits.sub_partitions)  # each has its own pipes, and a warp keeps to one
-    interval = {
-        name: parts * float(getattr(gpu.cpi, name)) for name in ("fp32", "fp64", "int32", "imul32", "sfu")
-    }
+    interval = {name: parts * float(getattr(gpu.cpi, name)) for name in names}
+    interval |= {"shared": float(gpu.cpi.shared)} | dict.fromkeys(("global", "local"), float(gpu.lsu_cycles))
     latency |= {
         "fp16": latency["fp32"],
         "tensor": 0.0,  # each kind has its own
@@ -53,12 +50,6 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
         "other": latency["shared"],  # reading a special register takes about as long
         "barrier": 0.0,
         "control": 0.0,
-    }
-    latency |= {name: float(getattr(gpu.latency, name)) for name in MMA}
-    interval |= {
-        "shared": float(gpu.cpi.shared),
-        "global": float(gpu.lsu_cycles),
-        "local": float(gpu.lsu_cycles),
     }
     products = {name: parts * float(getattr(gpu.cpi, name)) for name in TENSOR}
     return Timing(latency, interval, products, parts, float(gpu.latency.barrier), float(gpu.latency.l2))

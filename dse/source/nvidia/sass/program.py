@@ -253,11 +253,11 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         bounds = [read for read in sources if read.kind == "register"][:1]  # size or receivers
         bounds += box_coordinates(row.name, modifiers, addresses)
         bases = [bound.slot for bound in bounds] + bases[len(addresses[0].bases) :]
-    writes = _target_slots(targets, target_words)
+    writes = _slots(targets, [target_words] * len(targets))
     if "ENL2" in modifiers:  # in two registers of 128 bits
         source_words = [min(4, words) for words in source_words]
         writes = [slot for slot, _ in wide_slots(targets, sources)]
-    reads = [*_source_slots(sources, source_words), *bases]
+    reads = [*_slots(sources, source_words), *bases]
     _add_implied(row.name, modifiers, sources, writes, reads)
     guard, guard_negated = _guard(instruction.predicate)
     never = guard in (PT, UPT)  # as the loads of !PT that pad asynchronous copies: no pipe takes them
@@ -315,28 +315,16 @@ def wide_slots(targets: tuple[Operand, ...], sources: tuple[Operand, ...]) -> li
     ]
 
 
-def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:
+def _slots(operands: tuple[Operand, ...], words: list[int]) -> list[int]:
+    """Return the slots of all operands except addresses, which have these numbers of words."""
     slots: list[int] = []
-    for target in targets:
-        if target.slot in (RZ, URZ):
+    for of, count in zip(operands, words, strict=True):
+        if of.slot in (RZ, URZ):
             continue
-        if target.kind == "register":
-            slots += range(target.slot, target.slot + words)
-        elif target.slot >= 0:
-            slots.append(target.slot)
-    return slots
-
-
-def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list[int]:
-    """Return the slots of all sources except addresses."""
-    slots: list[int] = []
-    for read, words in zip(sources, source_words, strict=True):
-        if read.slot in (RZ, URZ):
-            continue
-        if read.kind in ("register", "descriptor"):
-            slots += range(read.slot, read.slot + words)
-        elif read.slot >= 0:
-            slots.append(read.slot)
+        if of.kind in ("register", "descriptor"):
+            slots += range(of.slot, of.slot + count)
+        elif of.slot >= 0:
+            slots.append(of.slot)
     return slots
 
 

@@ -91,7 +91,7 @@ def match(modifiers: Modifiers) -> Callable[..., Any]:
     return matched
 
 
-_REDUCE: dict[str, tuple[Any, int, int]] = {  # function, unsigned and signed neutral element
+REDUCE: dict[str, tuple[Any, int, int]] = {  # function, unsigned and signed neutral element
     "SUM": (np.add, 0, 0),
     "MAX": (np.maximum, 0, -(2**31)),
     "MIN": (np.minimum, 2**32 - 1, 2**31 - 1),
@@ -103,8 +103,8 @@ _REDUCE: dict[str, tuple[Any, int, int]] = {  # function, unsigned and signed ne
 
 def reduce(modifiers: Modifiers) -> Callable[..., Array]:
     """REDUX: one value of all active lanes."""
-    name = next((name for name in modifiers if name in _REDUCE), "OR")
-    function, *neutral = _REDUCE[name]
+    name = next((name for name in modifiers if name in REDUCE), "OR")
+    function, *neutral = REDUCE[name]
     signed = "S32" in modifiers
     kind = I32 if signed else U32
 
