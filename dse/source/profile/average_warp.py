@@ -54,7 +54,7 @@ def warp_counts(
         of_phase = {
             "passes": phase.passes,
             "insts": issued(phase) / warps,
-            "memory_insts": _memory(phase) / warps,
+            "memory_insts": (_total(phase, "requests", *_LOADS, *_STORES) + _shared(phase)) / warps,
             "slots": 0.0 if phase.walk is None else phase.walk.slots,
             **_by_class("work", work[place]),
             **_by_class("async_work", _async_work(phase, warps)),
@@ -113,10 +113,6 @@ def _total(phase: PhaseCounts, field: str, *kinds: str) -> float:
 def _shared(phase: PhaseCounts) -> float:
     """Count instructions on shared memory, and shuffles; asynchronous copies are loads of global memory."""
     return max(_insts(phase, "shared"), _total(phase, "requests", *_SHARED) - phase.copies.requests)
-
-
-def _memory(phase: PhaseCounts) -> float:
-    return _total(phase, "requests", *_LOADS, *_STORES) + _shared(phase)
 
 
 def _shuffles(phase: PhaseCounts, warps: int) -> float:

@@ -70,7 +70,9 @@ class ExecutedLaunch:
         )
         self.machine, self.missing, self.record = ran
         # What the first decision depends on, unless that is unstated arguments.
-        self.unknown = () if self.missing is not None else self._by_atomics(launch)
+        self.unknown: tuple[UnknownDecision, ...] = ()
+        if self.missing is None and self._atomics_return:  # the first address or branch that these decide on
+            self.unknown = self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
 
     def addresses_of(self, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None) -> Addresses:
         """Run the waves of these warps of 32 threads, in other blocks; no trips of loops are estimated.
@@ -100,14 +102,9 @@ class ExecutedLaunch:
         machine, _ = execute(code, self.launch, blocks, waves=waves, exact=True)
         return Addresses.of(noted(machine, *self._how))
 
-    def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
-        """Return the first address or branch that what atomics on global memory return decides on."""
-        if not self._atomics_return:
-            return ()
-        return self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
-
     @property
     def _atomics_return(self) -> bool:
+        """Whether atomics on global memory return something."""
         steps = [(step, memory_access(step.opcode)) for step in self.listing.instructions]
         return any(
             accessed and accessed.kind == "atomic" and accessed.space != "lds" and returns(step, accessed)

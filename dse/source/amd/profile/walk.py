@@ -90,7 +90,8 @@ class _Cost:
         pipe = step.pipe
         if not step.counts:
             waits = [(_COUNTERS[name], left) for name, left in _waits(inst)]
-            return WalkedStep((), (), 0, 0.0, _NO_PIPE, cycles=_pause(inst, turn), waits=waits)
+            pause = int(inst.operands[0], 0) + 1 if inst.opcode == "s_nop" and inst.operands else 0
+            return WalkedStep((), (), 0, 0.0, _NO_PIPE, cycles=turn * pause, waits=waits)
         needs, writes = self._registers(inst)
         if pipe == "control":
             return WalkedStep(needs, (), 0, 0.0, _NO_PIPE, cycles=self.turns.branch)
@@ -135,13 +136,6 @@ class _Cost:
         if row is None or not self.counts[row]:
             return 0.0
         return float(self.counts[row + 2] / self.counts[row])
-
-
-def _pause(inst: Instruction, turn: float) -> float:
-    """Return the cycles of an instruction that only waits or hints."""
-    if inst.opcode == "s_nop" and inst.operands:
-        return turn * (int(inst.operands[0], 0) + 1)
-    return 0.0
 
 
 _COUNTER = {

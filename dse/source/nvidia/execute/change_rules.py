@@ -13,6 +13,7 @@ import numpy as np
 from dse.source.machine.thread_set import WARP
 from dse.source.machine.trips import BITS_32, INT32, PAIRS, UINT32, Change, Irregular, signed
 from dse.source.nvidia.execute.register_changes import RegisterChanges, or_zero, plus, times
+from dse.source.nvidia.sass.opcodes import kinds_of
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import ZERO, joined, logic, total
@@ -55,7 +56,7 @@ def _linear(registers: RegisterChanges, step: Step) -> None:
         registers.set(step.targets[0].slot, after[0].astype(np.int64) - before[0])
         return
     # No source or low word may overflow: the carry into the high word would be lost.
-    _, kinds = step.row.kinds(step.modifiers)
+    _, kinds = kinds_of(step.row.form, step.modifiers)
     for index, (operand, change) in enumerate(values):
         if change is not None:
             integers = INT32 if kinds[index : index + 1] == ("i",) else UINT32

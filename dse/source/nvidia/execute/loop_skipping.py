@@ -114,7 +114,9 @@ class LoopSkipper:
         self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)
         columns = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
         rows = machine.bound.memory_rows.values()
-        self._work_rows = np.array([row + column for row in rows for column in columns], int)
+        self._work_rows = np.array(
+            [row + column for row in rows for column in columns], int
+        )  # of memory instructions
 
     # Events from the scheduler
 
@@ -243,7 +245,7 @@ class LoopSkipper:
             self._put_off(loop)
             return
         if loop.proof is not None:
-            loop.proof.totals.append(self._memory_work(loop.since))
+            loop.proof.totals.append(loop.since.counted(machine, self._work_rows))
             if loop.plan is None:
                 self._conclude(loop, loop.proof, path)
             else:
@@ -257,10 +259,6 @@ class LoopSkipper:
         return loop.next_try == _FIRST_TRY and (
             loop.header in self._skipped or loop.since.instructions(self.machine) > _WORTH // 2
         )
-
-    def _memory_work(self, since: Mark) -> float:
-        """Return the sectors and passes of all memory instructions since a mark."""
-        return since.counted(self.machine, self._work_rows)
 
     def _examine_next(self, loop: _Loop, before: list[np.ndarray], path: Path) -> None:
         """Compute the change of each register in a trip, and propagate it through the next one.
@@ -280,7 +278,7 @@ class LoopSkipper:
             path,
             streams=machine.streams[loop.since.streams :],
             outer=[(outer, dict(outer.registers.by_slot)) for outer in self.examined],
-            totals=[self._memory_work(loop.since)],
+            totals=[loop.since.counted(machine, self._work_rows)],
         )
         for outer in self.examined:
             outer.registers.inner.append(examination.registers)

@@ -86,23 +86,17 @@ class RolledTrace:
                     word[-1 - length :] = [self._loop(body, trips + 1)]
                     return True
             # Trips are connected by a jump back: otherwise the body would begin in the middle of a loop.
-            if before == last and self._entry(word[-length]) <= self._exit(last):
+            if before == last and self._edge(word[-length], 0) <= self._edge(last, -1):
                 body = tuple(word[-length:])
                 if tuple(word[-2 * length : -length]) == body:
                     word[-2 * length :] = [self._loop(body, 2)]
                     return True
         return False
 
-    def _entry(self, token: int) -> int:
-        """Return the first basic block of a token."""
+    def _edge(self, token: int, end: int) -> int:
+        """Return the first (`end` 0) or the last (-1) basic block of a token."""
         while token in self._loops:
-            token = self._loops[token][0][0]
-        return token
-
-    def _exit(self, token: int) -> int:
-        """Return the last basic block of a token."""
-        while token in self._loops:
-            token = self._loops[token][0][-1]
+            token = self._loops[token][0][end]
         return token
 
     def _depth(self, token: int) -> int:

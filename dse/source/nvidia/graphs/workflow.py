@@ -96,7 +96,7 @@ class _Structure:
         while block not in (stop, END):
             loop = self.loops.get(block)
             if loop is not None and loop is not region:
-                nodes.append(wfg.WfgLoop(trips=loop.trips, body=self.body(loop)))
+                nodes.append(wfg.WfgLoop(trips=loop.trips, body=self.sequence(loop.header, END, loop)))
                 block = self.meets(block, region, loop.blocks)
                 continue
             nodes += [self.leaf(number) for number in self.nodes[block]]
@@ -110,10 +110,6 @@ class _Structure:
             nodes.append(wfg.WfgBranch(taken=taken, passed=passed, then=then, otherwise=otherwise))
             block = meeting
         return tuple(nodes)
-
-    def body(self, loop: FlowLoop) -> wfg.WorkFlow:
-        """Return one trip of a loop."""
-        return self.sequence(loop.header, END, loop)
 
     def ways(self, block: int, region: FlowLoop | None) -> dict[int, float]:
         """Return the successors within the region, END for its exit, with the shares of warps."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from dse.hardware.coalescing import L2_PORT, SECTOR
 from dse.source.caches.cache_model import kept_at_random
-from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
@@ -140,7 +139,9 @@ def _walked(step: Step, times: Timing) -> WalkedStep:
     needs, writes = (*step.reads, *guard, *step.writes), step.writes  # a write must not overtake another
     source, interval, held = str(step.pipe), times.interval.get(step.pipe, 1.0), 0.0
     if step.product is not None:
-        source, interval = step.product.kind, _interval(step.product, times)
+        source, product = step.product.kind, step.product
+        interval = product.multiply_adds * times.products[source]  # in the pipe of a sub-partition
+        interval = max(interval, product.from_registers * times.products["mma_warp"])
         interval /= times.partitions if needs_descriptor(step.opcode) else 1.0  # a block's take all pipes
     group, waits = None, ()
     if (asynchronous := role(step)) is not None:
@@ -204,12 +205,6 @@ def _passes(machine: Machine, step: Step, counts: np.ndarray) -> float:
         return 0.0
     requests, sectors, passes, *_ = counts[row : row + len(MEMORY_COUNTS)]
     return float(sectors * SECTOR / L2_PORT if step.kind == "copy" else passes) / requests
-
-
-def _interval(product: Mma, times: Timing) -> float:
-    """Return the cycles for which a matrix instruction occupies the tensor pipe of a sub-partition."""
-    products = product.multiply_adds * times.products[product.kind]
-    return max(products, product.from_registers * times.products["mma_warp"])
 
 
 _PIPES: dict[str, int] = {name: number for number, name in enumerate(PIPES)}

@@ -101,10 +101,7 @@ def instructions(text: str, where: str) -> Iterator[SassInstruction]:
     """Parse the output of `nvdisasm -b` for raw code: no kernels, no labels."""
     for number, line in enumerate(text.splitlines(), 1):
         if match := _INSTRUCTION.match(line):
-            try:
-                yield _instruction(match, None)
-            except ValueError as error:
-                raise _unreadable(line, where, number, f" ({error})") from None
+            yield _instruction(match, None, where, number)
         elif _ADDRESS.match(line):
             raise _unreadable(line, where, number)
 
@@ -154,10 +151,7 @@ class _KernelReader:
     def read(self, line: str, number: int) -> None:
         """Parse one line of the kernel's text."""
         if match := _INSTRUCTION.match(line):
-            try:
-                instruction = _instruction(match, self.line)
-            except ValueError as error:
-                raise _unreadable(line, self.where, number, f" ({error})") from None
+            instruction = _instruction(match, self.line, self.where, number)
             if self.instructions and instruction.address <= self.instructions[-1].address:
                 raise _unreadable(line, self.where, number, " (its address is not above the last)")
             for label in self.waiting:
@@ -214,12 +208,15 @@ class _KernelReader:
         return operand
 
 
-def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
-    """Parse an instruction. **Raises:** ValueError as `dse.source.nvidia.sass.operands`."""
+def _instruction(match: re.Match[str], line: int | None, where: str, number: int) -> SassInstruction:
+    """Parse an instruction, whose text is in line `number` of `where`."""
     address, predicate, opcode, text = match.groups()
     operands = _operands(text)
-    for word in operands:
-        operand(word)
+    try:
+        for word in operands:
+            operand(word)
+    except ValueError as error:
+        raise _unreadable(match[0], where, number, f" ({error})") from None
     return SassInstruction(int(address, 16), predicate or "", opcode, operands, line)
 
 

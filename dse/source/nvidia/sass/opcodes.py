@@ -87,10 +87,6 @@ class Opcode:
             count += 1
         return count
 
-    def kinds(self, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
-        """Return the kinds of results and sources of an instruction with these modifiers."""
-        return kinds_of(self.form, modifiers)
-
     def widths(self, modifiers: Modifiers, sources: int) -> tuple[int, list[int]]:
         """Return the number of registers of the (first) destination, and of each source."""
         written, read = _widths(self.form, modifiers)

@@ -52,15 +52,9 @@ _WARP_GROUP = re.compile(r"([HIQ])GMMA")
 _BLOCK = re.compile(r"UTC([HIQO])MMA")
 _COPY = re.compile(r"(\d+)dp(\d+)bit")  # lanes of tensor memory that others repeat, and bits of each
 _SHAPES = {  # as printed
-    "884": (8, 8, 4),
-    "1684": (16, 8, 4),
-    "1688": (16, 8, 8),
-    "8816": (8, 8, 16),
-    "16816": (16, 8, 16),
-    "16832": (16, 8, 32),
-    "16864": (16, 8, 64),
-    "168128": (16, 8, 128),
-}
+    "884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "8816": (8, 8, 16), "16816": (16, 8, 16),
+    "16832": (16, 8, 32), "16864": (16, 8, 64), "168128": (16, 8, 128),
+}  # fmt: skip
 
 
 def is_product(opcode: str) -> bool:
