@@ -49,7 +49,7 @@ def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
     labels, flags = np.zeros(len(known.threads), int), known.flags
     while len(kinds) > 1:
         finer = [np.unique(2 * labels + flag, return_inverse=True)[1] for flag in flags]
-        finer = [parting for parting in finer if _enough(parting, compiled)]
+        finer = [of for of in finer if np.bincount(of[compiled], minlength=of.max() + 1).min() >= FEWEST]
         mixed = [_mixed(parting[compiled], structure) for parting in finer]
         if not finer or min(mixed) >= _mixed(labels[compiled], structure) - 1e-9:
             break
@@ -62,10 +62,6 @@ def _structure(profile: KernelProfile) -> tuple[frozenset[str], ...]:
     return tuple(
         frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in profile.counts.phases
     )
-
-
-def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:
-    return bool(np.bincount(labels[compiled], minlength=labels.max() + 1).min() >= FEWEST)
 
 
 def _mixed(labels: np.ndarray, structure: np.ndarray) -> float:

@@ -207,13 +207,8 @@ def _lines(ran: Any) -> Iterable[Row]:
             "sectors": line.sectors / warps,
             "passes": line.passes / warps,
             "pipes": ", ".join(f"{pipe} {number / warps:.4g}" for pipe, number in pipes),
-            "source": _line(text, line.line),
+            "source": text[line.line - 1].strip() if 0 < line.line <= len(text) else "",
         }
-
-
-def _line(text: Sequence[str], number: int) -> str:
-    """Return a line of the text, "" if it has no such line."""
-    return text[number - 1].strip() if 0 < number <= len(text) else ""
 
 
 def _unknown(counts: Characterisation) -> Iterable[Row]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.memory_names import MemoryAccess
-from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE
+from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE, operand
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.text import Instruction
 
@@ -243,7 +243,7 @@ def _scalar(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     if accessed.kind != "load" or step.opcode.startswith("s_buffer"):
         raise binder.error(step, "unknown form, expected a scalar load from an address")
     target = binder.registers(step.operands[0]).slot
-    base = binder.address(step.operands[1])
+    base = binder.reader(operand(step.operands[1]), "U")
     moved = None if step.operands[2] == "null" else binder.words(step.operands[2])
     extra, index = _imm(step), step.index
 

@@ -7,15 +7,12 @@ from itertools import pairwise
 
 from dse.errors import DseError
 from dse.source.amd.execute.actions import Action, Binder
-from dse.source.amd.execute.opcodes import opcode
+from dse.source.amd.execute.opcodes import TABLE, opcode
 from dse.source.amd.execute.slice import Flow, Purpose
-from dse.source.amd.execute.slots import EXEC, register, slots_of
+from dse.source.amd.execute.slots import slots_of
 from dse.source.amd.text import Instruction, Listing
 
-BRANCHES = (
-    "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz", "s_cbranch_vccnz", "s_cbranch_execz",
-    "s_cbranch_execnz",
-)  # fmt: skip
+BRANCHES = tuple(name for name in TABLE if name.startswith("s_cbranch_"))
 BARRIERS = ("s_barrier", "s_barrier_wait")
 _ENDS = (*BRANCHES, "s_branch", "s_endpgm", *BARRIERS)
 
@@ -109,13 +106,8 @@ def _changes_lanes(step: Instruction) -> bool:
     """Return whether an instruction changes the mask of active lanes."""
     if "saveexec" in step.opcode or "wrexec" in step.opcode or step.opcode.startswith("v_cmpx"):
         return True
-    if not step.operands or not step.operands[0].startswith("exec"):
-        return False
-    row = opcode(step.opcode)
-    written = register(step.operands[0])
-    return (
-        row is not None
-        and row.pipe == "salu"
-        and not step.opcode.startswith(("s_cmp", "s_bitcmp"))
-        and (written is not None and written.slot in (EXEC, EXEC + 1))
+    row, first = opcode(step.opcode), "".join(step.operands[:1])
+    writes_first = (
+        row is not None and row.pipe == "salu" and not step.opcode.startswith(("s_cmp", "s_bitcmp"))
     )
+    return writes_first and first in ("exec", "exec_lo", "exec_hi")

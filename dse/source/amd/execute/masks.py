@@ -31,11 +31,6 @@ _MASK_LOGIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def _is_mask(binder: OperandReaders, step: Instruction) -> bool:
-    """Return whether an instruction's operands have the size of a mask of lanes."""
-    return step.opcode.endswith("64" if binder.wide else "32")
-
-
 def _select(binder: OperandReaders, step: Instruction) -> Action:
     target = binder.registers(step.operands[0]).slot
     two = step.opcode.endswith("64")
@@ -71,7 +66,7 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
         return lambda machine: machine.write_scalar(target, read(machine))
     words = 2 if step.opcode.endswith("64") else 1
     sources = [binder.slots(source, "U" if words == 2 else "u") for source in operands]
-    of_mask = _is_mask(binder, step)
+    of_mask = step.opcode.endswith("64" if binder.wide else "32")  # by the size of operands
 
     def compute(machine: MemoryMachine) -> None:
         values = [machine.r[low] for low, _ in sources if low != SCC]

@@ -263,11 +263,10 @@ _row("v_cvt_u32_u16", "valu", "u=w", lambda a: a)
 _row("v_cvt_i32_i16", "valu", "i=s", lambda a: a)
 _row("v_cvt_pk_u16_u32 v_cvt_pk_i16_i32 v_cvt_pk_u16_f32 v_cvt_pk_i16_f32", "valu", "u=uu", None, 2)
 _row(
-    "v_cvt_pk_u8_f32 v_cvt_pkaccum_u8_f32 v_ashr_pk_i8_i32 v_ashr_pk_u8_i32 v_sat_pk_u8_i16",
+    "v_cvt_pk_u8_f32 v_cvt_pkaccum_u8_f32 v_ashr_pk_i8_i32 v_ashr_pk_u8_i32 v_sat_pk_u8_i16 v_cvt_small",
     "valu",
-    special="unknown",
+    special="unknown",  # v_cvt_small: from or to 8, 6 and 4 bits, or rounded at random
 )
-_row("v_cvt_small", "valu", special="unknown")  # from or to 8, 6 and 4 bits, or rounded at random
 _row("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32 v_cvt_pk_f16_f32", "valu", "u=ff", s.packed_halves, 2)
 _row("v_cvt_pk_bf16_f32", "valu", "u=ff", s.packed_bfloats, 2)
 _row("v_pack_b32_f16", "valu", "u=ww", lambda a, b: a & U32(0xFFFF) | b << U32(16))

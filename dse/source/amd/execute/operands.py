@@ -92,10 +92,6 @@ class OperandReaders:
         """Read an operand of one word."""
         return self.reader(operand(text), "u")
 
-    def address(self, text: str) -> Reader:
-        """Read an operand of two words."""
-        return self.reader(operand(text), "U")
-
     def registers(self, text: str) -> Register:
         """Return the registers of an operand."""
         place = operand(text).place

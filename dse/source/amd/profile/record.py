@@ -16,7 +16,7 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
+from dse.source.amd.profile.pipes import Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import REGION_BITS, LaunchArguments
@@ -120,32 +120,6 @@ def _entering(machine: MemoryMachine) -> list[np.ndarray]:
     return [known[id(waves), id(lanes)] for _, waves, lanes in machine.trace]
 
 
-def _step(
-    step: Instruction, kind: InstructionKind, joins: bool, wave_size: int, spaces: Collection[str]
-) -> CountedStep:
-    access = kind.access
-    pipe = next(iter(spaces)) if len(spaces) == 1 else ""  # of flat accesses, those of another memory alone
-    pipe = pipe or kind.pipe
-    atomic = access is not None and access.kind == "atomic"
-    loads = access is not None and (access.kind == "load" or (atomic and returns(step, access)))
-    return CountedStep(
-        index=step.index,
-        opcode=step.opcode,
-        line=step.line,
-        pipe=pipe,
-        counts=kind.counts,
-        bytes=0 if access is None else access.bytes,
-        memory=("memory",) if access is not None and pipe in ("global", "shared", "local") else (),
-        stores=access is not None and access.kind == "store",
-        atomic=atomic,
-        writes=(0,) if loads else (),
-        fp32_ops=kind.fp32_ops,
-        instruction=step,
-        product=product(step, wave_size) if kind.pipe == "tensor" else None,
-        joined=joins and _neighbours(step),
-    )
-
-
 def _neighbours(step: Instruction) -> bool:
     """Return whether an instruction loads two adjacent words of the LDS."""
     if step.opcode not in ("ds_read2_b32", "ds_load_2addr_b32"):
@@ -154,25 +128,21 @@ def _neighbours(step: Instruction) -> bool:
     return second == first + 1
 
 
+@dataclass(eq=False)
 class _Recorder:
-    def __init__(
-        self,
-        code: Code,
-        machine: MemoryMachine,
-        turns: Turns,
-        wide_rate: bool,
-        joins: bool,
-        only_addresses: bool,
-    ) -> None:
-        self.code, self.machine, self.turns = code, machine, turns
-        self.only_addresses = only_addresses
+    code: Code
+    machine: MemoryMachine
+    turns: Turns
+    wide_rate: bool
+    joins: bool
+    only_addresses: bool
+
+    def __post_init__(self) -> None:
+        code, machine = self.code, self.machine
         spaces: dict[int, set[str]] = {}
         for access in machine.accesses:
             spaces.setdefault(access.index, set()).add(_SPACES.get(access.space, ""))
-        steps = [
-            _step(step, kind_of(step, wide_rate), joins, code.listing.wave_size, spaces.get(step.index, ()))
-            for step in code.listing.instructions
-        ]
+        steps = [self._step(step, spaces.get(step.index, ())) for step in code.listing.instructions]
         blocks = [
             SimpleNamespace(
                 index=stretch.index,
@@ -196,7 +166,7 @@ class _Recorder:
             bound=SimpleNamespace(memory_rows=rows, guard_rows={}, product_rows={}),
             shape=(count, waves * lanes),
             wave_size=lanes,
-            together=turns.line // SECTOR,
+            together=self.turns.line // SECTOR,
             threads=machine.threads,
             estimated=bool(machine.estimated),
         )
@@ -205,6 +175,29 @@ class _Recorder:
         self.patterns = Patterns()
         self.waves: dict[int, tuple[np.ndarray, bool, np.ndarray]] = {}  # see `_by_wave`
         self._run()
+
+    def _step(self, step: Instruction, spaces: Collection[str]) -> CountedStep:
+        """Return an instruction for counters; `spaces` are those of its accesses, "" that of its name."""
+        kind, alone = kind_of(step, self.wide_rate), next(iter(spaces)) if len(spaces) == 1 else ""
+        access, pipe = kind.access, alone or kind.pipe  # of flat accesses, that of another memory alone
+        atomic = access is not None and access.kind == "atomic"
+        loads = access is not None and (access.kind == "load" or (atomic and returns(step, access)))
+        return CountedStep(
+            index=step.index,
+            opcode=step.opcode,
+            line=step.line,
+            pipe=pipe,
+            counts=kind.counts,
+            bytes=0 if access is None else access.bytes,
+            memory=("memory",) if access is not None and pipe in ("global", "shared", "local") else (),
+            stores=access is not None and access.kind == "store",
+            atomic=atomic,
+            writes=(0,) if loads else (),
+            fp32_ops=kind.fp32_ops,
+            instruction=step,
+            product=product(step, self.code.listing.wave_size) if kind.pipe == "tensor" else None,
+            joined=self.joins and _neighbours(step),
+        )
 
     def _run(self) -> None:
         machine, record = self.machine, self.record

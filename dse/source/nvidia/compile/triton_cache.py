@@ -1,6 +1,5 @@
 """Folders of Triton's cache: cubins, each with Triton's metadata."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -162,9 +161,7 @@ def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Cach
             there = [
                 read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, metadata, assembly) if file.is_file()
             ]
-            digest = hashlib.sha256(
-                b"".join(hashlib.sha256(content).digest() for content in there)
-            ).hexdigest()
+            digest = key(*map(bytes.hex, there))
             entries.append(CachedKernel(cubin, read(metadata), _parameters(assembly), digest))
     return tuple(entries)
 

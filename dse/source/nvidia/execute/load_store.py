@@ -1,6 +1,6 @@
 """Execute the loads and stores that an address or a branch depends on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 
@@ -30,11 +30,6 @@ def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], list[Taint]]:
     zero = machine.r[RZ]
     values = [zero if RZ <= slot <= RZ + 1 else machine.r[slot] for slot in slots]
     return values, [0 if RZ <= slot <= RZ + 1 else machine.taint[slot] for slot in slots]
-
-
-def _of_all(taints: Iterable[Taint]) -> Taint:
-    """Join the taints of several values."""
-    return reduce(or_, taints, 0)
 
 
 def _put(machine: Machine, step: Step, lanes: Lanes, words: list[np.ndarray], taint: Taint) -> None:
@@ -77,7 +72,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     """Load from or store to global memory, or copy from it to shared memory."""
     flat, memory = lanes.of(address), machine.memory
     stored, taints = _data(machine, step)
-    data_taint = _of_all(taints)
+    data_taint = reduce(or_, taints, 0)
     if step.kind == "store":
         memory.store(flat, step.bytes, [*map(lanes.of, stored)])
         return
@@ -114,7 +109,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     """Load from or store to shared memory."""
     block, flat, memory = lanes.blocks, lanes.of(in_block(address)), machine.shared
     stored_words, taints = _data(machine, step)
-    data_taint = _of_all(taints)
+    data_taint = reduce(or_, taints, 0)
     values = [*map(lanes.of, stored_words)]
     if step.opcode in ("REDAS", "STAS"):  # to another block, from which as much comes
         values, taint = [0 * value for value in values], machine.source(OF_CLUSTER)

@@ -176,9 +176,7 @@ class RegisterChanges(TripLimits):
         if lanes.total != self.machine.live:
             before = self.by_slot.get(slot)
             if before is not None or change is not None:
-                change = np.where(
-                    lanes.mask, 0 if change is None else change, 0 if before is None else before
-                )
+                change = np.where(lanes.mask, or_zero(change), or_zero(before))
         if change is None:
             self.by_slot.pop(slot, None)
         else:

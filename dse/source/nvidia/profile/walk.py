@@ -20,7 +20,7 @@ from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
 from dse.source.nvidia.sass.listing import SCOREBOARDS
 from dse.source.nvidia.sass.operands import SLOTS
 from dse.source.nvidia.sass.products import needs_descriptor
-from dse.source.nvidia.sass.program import BasicBlock, Step
+from dse.source.nvidia.sass.program import Step
 from dse.source.profile import single_warp
 from dse.source.profile.single_warp import PLACE_OF, Timing, Visit, Walk, WalkedCode, WalkedStep
 from dse.types import MMA, TENSOR, Gpu
@@ -86,12 +86,13 @@ def walk(
             alone if counts is None else _among(alone, step, times, in_step, _passes(machine, step, counts))
         )
 
+    lasts = [block.steps[-1] for block in program.blocks]
     code = WalkedCode(
         blocks=[
             [walked(step) for step in block.steps] if block.index in executed else []
             for block in program.blocks
         ],
-        barriers=[_barrier(block) for block in program.blocks],
+        barriers=[last.address if last.opcode == "BAR" else -1 for last in lasts],
         latency=times.latency,
         ways=Ways(copies=_QUEUES["copies"], steady=_STEADY, settles=True, scoreboards=SLOTS),
         slots=SLOTS + SCOREBOARDS,
@@ -124,12 +125,6 @@ class _CodeCache:
 @cache
 def _missed(size: int) -> float:
     return 1.0 - kept_at_random(size / _CODE_CACHE)
-
-
-def _barrier(block: BasicBlock) -> int:
-    """Return the address of the barrier at a block's end; -1 if there is none."""
-    last = block.steps[-1]
-    return last.address if last.opcode == "BAR" else -1
 
 
 def _walked(step: Step, times: Timing) -> WalkedStep:
