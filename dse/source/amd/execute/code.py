@@ -106,8 +106,6 @@ def _changes_lanes(step: Instruction) -> bool:
     """Return whether an instruction changes the mask of active lanes."""
     if "saveexec" in step.opcode or "wrexec" in step.opcode or step.opcode.startswith("v_cmpx"):
         return True
-    row, first = opcode(step.opcode), "".join(step.operands[:1])
-    writes_first = (
-        row is not None and row.pipe == "salu" and not step.opcode.startswith(("s_cmp", "s_bitcmp"))
-    )
-    return writes_first and first in ("exec", "exec_lo", "exec_hi")
+    row, compares = opcode(step.opcode), step.opcode.startswith(("s_cmp", "s_bitcmp"))
+    of_mask = bool(step.operands) and step.operands[0] in ("exec", "exec_lo", "exec_hi")
+    return of_mask and row is not None and row.pipe == "salu" and not compares

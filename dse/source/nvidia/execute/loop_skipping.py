@@ -114,9 +114,8 @@ class LoopSkipper:
         self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)
         columns = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
         rows = machine.bound.memory_rows.values()
-        self._work_rows = np.array(
-            [row + column for row in rows for column in columns], int
-        )  # of memory instructions
+        # of memory instructions: their sectors and passes
+        self._work_rows = np.array([row + column for row in rows for column in columns], int)
 
     # Events from the scheduler
 
