@@ -18,7 +18,7 @@ from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
-from dse.source.contract import STOPPED, Failure
+from dse.source.contract import STOPPED, Failure, Source
 from dse.source.launches import check_blocks, configurations, no_contents
 from dse.source.machine.blocks import TOLERANCE
 from dse.source.machine.launch import OF_ATOMICS, OF_LAUNCH, OUTSIDE, VARIABLE
@@ -205,8 +205,7 @@ class SourceKernel:
         if len(read) - len(failures) < 2:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
         warn_of_counts(self.name, read.values())
-        held = "__launch_bounds__" in source.text  # then the compiler knows the size of blocks
-        guess = estimate(before, read, gpu.limits, held)
+        guess = estimate(before, read, gpu.limits, knows_blocks(source))
         for index in set(np.flatnonzero(guess.fails).tolist()) - set(read):
             failures[index] = "too much shared memory" if before.too_large[index] else "not likely to compile"
         fields: dict[str, Any] = dict(guess.resources)
@@ -250,6 +249,11 @@ def _failures(read: Mapping[int, KernelProfile | Failure]) -> dict[int, str]:
 
 def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
     return (result.message for result in read.values() if isinstance(result, Failure))
+
+
+def knows_blocks(source: Source) -> bool:
+    """Return whether a source states the size of blocks, so that the compiler limits registers."""
+    return "__launch_bounds__" in source.text
 
 
 def stack_profiles(results: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
