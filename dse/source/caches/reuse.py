@@ -239,13 +239,16 @@ def _expected(again: np.ndarray, evenly: float) -> np.ndarray:
     """
     alike = np.bincount(again)
     number = np.arange(len(alike))
-    one, two = (np.append(alike[ahead:], np.zeros(ahead))[: len(alike)] for ahead in (1, 2))
+    # touches whose sectors the other half touched once more, and twice more
+    once_more, twice_more = (np.append(alike[ahead:], np.zeros(ahead))[: len(alike)] for ahead in (1, 2))
     enough = _ENOUGH * (number + 1)  # each sector has about as many touches in either half
     known = alike >= enough
-    mean = (number + 1) * np.where(known, one / np.maximum(alike, 1), 1.0)
-    square = np.where(known & (two >= enough), (number + 1) * (number + 2) * two / np.maximum(alike, 1), 0.0)
+    mean = (number + 1) * np.where(known, once_more / np.maximum(alike, 1), 1.0)
+    square = np.where(
+        known & (twice_more >= enough), (number + 1) * (number + 2) * twice_more / np.maximum(alike, 1), 0.0
+    )
     spread = np.maximum(square / np.maximum(mean**2, 1e-300) - 1.0, 1e-6)
-    seen, by_chance = np.where(known, one, number), np.where(known, alike / (number + 1), 1.0) * evenly
+    seen, by_chance = np.where(known, once_more, number), np.where(known, alike / (number + 1), 1.0) * evenly
     sure = seen > by_chance + 3.0 * np.sqrt(by_chance)  # standard deviations
     return np.random.default_rng(_ENOUGH).gamma(1.0 / spread[again]) * (sure * mean * spread)[again]
 

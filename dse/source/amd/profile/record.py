@@ -364,13 +364,13 @@ class _Recorder:
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int, fetches: bool) -> tuple[Any, Any]:
         """Return sectors, whole lines of what it `fetches`, passes of addresses, lines or lanes' words."""
-        from dse.source.amd.profile.touched import touched  # imports Numba
+        from dse.source.amd.profile.touched import count_touches  # imports Numba
 
         words, per_line, lanes = max(size // 4, 1), self.record.together, mask.shape[-1]
         counts = np.empty((4, mask.size // lanes), np.int64)
         of_waves = [np.ascontiguousarray(of_lanes).reshape(-1, lanes) for of_lanes in (address, mask)]
         kept = np.empty(lanes * words, np.int64)
-        touched(of_waves[0], of_waves[1], size, per_line, kept, counts)
+        count_touches(of_waves[0], of_waves[1], size, per_line, kept, counts)
         lines, sectors, runs, active = counts.reshape(4, *mask.shape[:-1])
         passes = np.maximum(lines * (self.turns.line / _PASS), active * 4 * words / _PASS)
         return per_line * lines if fetches else sectors, np.maximum(passes, runs / self.turns.runs)

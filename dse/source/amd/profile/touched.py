@@ -9,7 +9,7 @@ _QUAD = 4  # lanes whose addresses are processed together, if these are equal or
 
 
 @compiled
-def touched(
+def count_touches(
     address: np.ndarray, mask: np.ndarray, size: int, per_line: int, kept: np.ndarray, counts: np.ndarray
 ) -> None:
     """Fill `counts` with lines, sectors, runs of neighbours in groups of four lanes, and active lanes.

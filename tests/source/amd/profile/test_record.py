@@ -7,7 +7,7 @@ from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.pipes import turns
 from dse.source.amd.profile.record import record
-from dse.source.amd.profile.touched import touched
+from dse.source.amd.profile.touched import count_touches
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.recorded import MEMORY_COUNTS
 
@@ -106,7 +106,7 @@ def test_each_wave_touches_its_own_sectors(size: int, per_line: int):
     address, mask = rng.integers(0, 2048, (50, 64)) * size, rng.random((50, 64)) < 0.7
     address[:20] = np.sort(address[:20])
     counts = np.empty((4, 50), np.int64)
-    touched(address, mask, size, per_line, np.empty(64 * 4, np.int64), counts)
+    count_touches(address, mask, size, per_line, np.empty(64 * 4, np.int64), counts)
     for places, active, actual in zip(address.tolist(), mask.tolist(), counts.T.tolist(), strict=True):
         lanes = [lane for lane in range(64) if active[lane]]
         sectors = {place // 32 for lane in lanes for place in range(places[lane], places[lane] + size)}
