@@ -4,6 +4,7 @@ One process handles several configurations together, since starting a compiler's
 them. Machine code and the results of its execution are cached separately.
 """
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -189,6 +190,7 @@ def executed_each(
         except DseError as error:
             reason = STOPPED if isinstance(error, OverLimit) else "not executed"
             results[name] = Failure(reason, plainly(str(error)))
+        gc.collect(1)  # bound instructions and their machine know each other: up to a gigabyte would stay
     job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
     return results
 
