@@ -128,13 +128,21 @@ def total_counts(machine: Recorded) -> np.ndarray:
     return np.asarray(sum(counts for counts in machine.phase_counts if counts is not None))
 
 
+_OF_STORES = 64  # DRAM takes 8 to 16 times as long for a sector as all L1s, and its bytes are results, too
+
+
 def cost_of_accesses(machine: Recorded) -> np.ndarray:
-    """Sum the sectors, the passes, and the sectors of global stores, of each block: [3, blocks]."""
+    """Sum the sectors, the passes, and the sectors with stores weighed, of each block: [3, blocks].
+
+    Stores reach DRAM where loads mostly hit a cache, but very few of them are not worth more blocks.
+    """
     steps, rows = machine.program.steps, machine.bound.memory_rows
     at = np.array([*rows.values()], int)
     stores = [row for step, row in rows.items() if steps[step].stores and steps[step].pipe == "global"]
     sectors, passes = MEMORY_COUNTS.index("sectors"), MEMORY_COUNTS.index("passes")
     ways = at + sectors, at + passes, np.array(stores, int) + sectors
     of_phase = once_each(lambda counts: np.stack([counts[way].sum(axis=0) for way in ways]))
-    costs = sum(of_phase(counts) for counts in machine.phase_counts if counts is not None)
-    return np.asarray(costs).reshape(len(ways), machine.shape[0])
+    sums = sum(of_phase(counts) for counts in machine.phase_counts if counts is not None)
+    costs = np.asarray(sums).reshape(len(ways), machine.shape[0])
+    costs[2] = costs[0] + _OF_STORES * costs[2]
+    return costs
