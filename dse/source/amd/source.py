@@ -14,7 +14,7 @@ from dse.kernels.description import Description
 from dse.source.amd.compile import triton
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, read_source
-from dse.source.amd.compile.triton import HipTritonSource
+from dse.source.amd.compile.triton import HipTriton
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_slots
 from dse.source.amd.text import KernelArgument, Listing, parse
@@ -54,27 +54,33 @@ from dse.types import Gpu, Resources
 RULES = "35"  # change this whenever the computation of counts changes, since they are cached
 
 
-def source_of(description: Description) -> HipSource | HipTritonSource:
+def source_of(description: Description) -> HipSource | HipTriton:
     """Read the source file of a kernel.
 
     **Raises:** DseError if it has none, cannot be read, or is for NVIDIA only.
     """
     path, build = build_of(description)
+    if path.is_dir():
+        return triton.read_folder(path, build.kernel)
     if path.suffix == ".py":
         return triton.read_source(path, build.kernel, build.types, build.options)
     return read_source(path, build.kernel, given=build.options)
 
 
-def architecture(gpu: Gpu, source: HipSource | HipTritonSource | None = None) -> int:
+def architecture(gpu: Gpu, source: HipSource | HipTriton | None = None) -> int:
     """Return the target to compile for: 0x90a for gfx90a.
 
     **Raises:** DseError for a target that the compiler does not know.
     """
     target = int(gpu.gfx)
-    of_triton = isinstance(source, HipTritonSource)
-    if not (target in source.architectures() if of_triton else knows(target)):
-        compiler = source.compiler if of_triton else clang().version
-        raise DseError(f"gpu: gfx_name: found gfx{target:x}, expected one that {compiler} compiles for")
+    if isinstance(source, HipTriton):
+        targets = source.architectures()
+        compiled = f"one of {', '.join(f'gfx{number:x}' for number in targets)} ({source.compiler})"
+    else:
+        targets = (target,) if knows(target) else ()
+        compiled = f"one that {clang().version} compiles for"
+    if target not in targets:
+        raise DseError(f"gpu: gfx_name: found gfx{target:x}, expected {compiled}")
     return target
 
 
@@ -89,7 +95,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
 
 
 def run_launch(
-    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
+    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTriton
 ) -> tuple[Listing, Configuration, ExecutedLaunch]:
     """Read the code, and execute blocks that represent the launch, which the code completes.
 
@@ -121,7 +127,7 @@ def execution(made: Built, listing: Listing, configuration: Configuration, gpu: 
 
 
 def completed(
-    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
+    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTriton
 ) -> tuple[KernelProfile, Configuration]:
     """Profile a configuration; return the launch too, completed by the code and by what is assumed.
 
@@ -147,15 +153,15 @@ def completed(
     return with_assumed(configuration, profiled)
 
 
-def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[Declared]:
+def declared_of(source: HipSource | HipTriton, made: Built) -> Sequence[Declared]:
     """Return the parameters of the compiled code, as declared in the source."""
-    if not isinstance(source, HipTritonSource):
+    if not isinstance(source, HipTriton):
         return with_members(parameters_of(source) or ())
     taken = [passed.argument for passed in made.launched.passed or ()] if made.launched else []
     return [_of_triton(source, index) for index in taken]
 
 
-def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
+def _of_triton(source: HipTriton, place: int | None) -> Declared:
     if place is None:
         return Declared("", pointer=True)
     kind = source.types[place]

@@ -7,7 +7,7 @@ from typing import Any
 from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
-from dse.source.amd.compile.triton import HipTritonSource
+from dse.source.amd.compile.triton import HipTriton
 from dse.source.amd.profile.characterise import counted
 from dse.source.amd.profile.record import BlockRecord
 from dse.source.amd.source import architecture, completed, execution, listing_of, resources, source_of
@@ -22,7 +22,7 @@ from dse.source.profile.characterise import Characterisation
 class _Run:
     """One compiled and executed configuration, in the form for tables."""
 
-    source: HipSource | HipTritonSource
+    source: HipSource | HipTriton
     machine: BlockRecord
     sample: Sample
     counts: Characterisation

@@ -1,4 +1,4 @@
-"""Folders of Triton's cache: every cubin is a configuration; the caller states the launch."""
+"""Folders of Triton's cache: every compiled kernel is a configuration; the caller states the launch."""
 
 from pathlib import Path
 
@@ -7,14 +7,13 @@ from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space
 from dse.errors import DseError
 from dse.kernels.description import GPU_NAMES, Build, Description
-from dse.source.nvidia.compile.triton import CUDA_OPTIONS
 from dse.source.nvidia.compile.triton_cache import BINARY, arguments_of, read_source
 from dse.source.readers.given import Given, refuse
 from dse.source.readers.triton_arguments import placed, sized, stated
 
 
 def load(path: Path, given: Given) -> Description:
-    """Read the cubins of a kernel, numbered by `binary` in order of paths.
+    """Read the compiled code of a kernel, numbered by `binary` in order of paths.
 
     **Raises:** DseError if there is none, or several kernels and none is named; if the grid is missing.
     """
@@ -27,8 +26,12 @@ def load(path: Path, given: Given) -> Description:
     types = arguments_of(source.entries)
     texts = placed(given.arguments, list(types))
     sizes = sized(types, texts, given.sizes)
-    rows = [(number, *entry.options.values()) for number, entry in enumerate(source.entries, 1)]
-    columns = dict(zip((BINARY, *CUDA_OPTIONS), zip(*rows, strict=True), strict=True))
+    options = dict.fromkeys(name for entry in source.entries for name in entry.options)
+    rows = [
+        (number, *(entry.options.get(name, 0) for name in options))
+        for number, entry in enumerate(source.entries, 1)
+    ]
+    columns = dict(zip((BINARY, *options), zip(*rows, strict=True), strict=True))
     allowed = {*columns, *sizes, *GPU_NAMES}
     return Description(
         name=source.kernel,

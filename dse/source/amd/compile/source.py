@@ -65,9 +65,6 @@ def read_source(
     **Raises:** DseError as `dse.source.nvidia.compile.nvrtc.read_source`, and for an option of neither
     compiler.
     """
-    if path.suffix == ".py" or path.is_dir():
-        problem = f"found a Triton kernel ({path.name}) with an AMD GPU"
-        raise DseError(f"gpu: {problem}, expected an NVIDIA GPU: Triton's code is read for these only")
     if path.suffix not in SUFFIXES:
         raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(SUFFIXES)} for AMD GPUs")
     given, named = split(given)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dse.core.files import read_text
 from dse.source.amd.compile.source import Built, without_debug
 from dse.source.contract import Launched
-from dse.source.nvidia.compile import triton
+from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 
 # Targets whose matrix instructions Triton's backend supports, and RDNA2, which has none.
 TARGETS = (0x908, 0x90A, 0x942, 0x950, 0x1030, 0x1032, 0x1100, 0x1101, 0x1102, 0x1150, 0x1151, 0x1200, 0x1201)
@@ -27,6 +28,23 @@ class HipTritonSource(triton.TritonSource):
     def made(self, code: bytes, launched: Launched) -> Built:
         """Return compiled code and its launch without debug information."""
         return Built(without_debug(code.decode()), self.compiler, launched)
+
+
+@dataclass(frozen=True)
+class HipTritonCache(triton_cache.TritonCache):
+    """A folder of Triton's cache for AMD GPUs."""
+
+    def made(self, code: Path, launched: Launched) -> Built:
+        """Read assembly."""
+        return Built(without_debug(read_text(code, nvrtc.MOST_BYTES)), self.compiler, launched)
+
+
+def read_folder(path: Path, kernel: str = "") -> HipTritonCache:
+    """Read a folder of Triton's cache, as `dse.source.nvidia.compile.triton_cache.read_source` does."""
+    return HipTritonCache(**vars(triton_cache.read_source(path, kernel)))
+
+
+HipTriton = HipTritonSource | HipTritonCache
 
 
 def read_source(

@@ -1,4 +1,4 @@
-"""Folders of Triton's cache: cubins, each with Triton's metadata."""
+"""Folders of Triton's cache: cubins, or assembly for AMD GPUs, each with Triton's metadata."""
 
 import re
 from collections.abc import Sequence
@@ -10,14 +10,22 @@ from typing import Any, NamedTuple
 from dse.core.files import file_below, is_file, read_bytes, read_text
 from dse.errors import DseError
 from dse.source.cache import key
-from dse.source.contract import Failure, Passed, Settings
+from dse.source.contract import Failure, Launched, Passed, Settings
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.triton import CUDA_OPTIONS, OfTriton, has_fractions, launched_as
-from dse.source.nvidia.compile.triton_metadata import Metadata, read
+from dse.source.nvidia.compile.triton import (
+    CUDA_OPTIONS,
+    HIP_OPTIONS,
+    OfTriton,
+    has_fractions,
+    launched_as,
+    with_scratch,
+)
+from dse.source.nvidia.compile.triton_metadata import CompileTarget, Metadata, read
 from dse.source.nvidia.sass import elf
 
-BINARY = "binary"  # the parameter: number of a cubin in order of paths, from 1
+BINARY = "binary"  # the parameter: number of a compiled kernel in order of paths, from 1
+CODE = ".cubin", ".amdgcn"  # files of compiled code
 
 
 class DeclaredParameter(NamedTuple):
@@ -30,9 +38,9 @@ class DeclaredParameter(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedKernel:
-    """One cubin, with Triton's metadata."""
+    """One cubin or assembly for AMD GPUs, with Triton's metadata."""
 
-    cubin: Path
+    code: Path
     metadata: Metadata
     parameters: tuple[DeclaredParameter, ...]  # () if there is no assembly
     digest: str  # of the contents of these files
@@ -40,17 +48,18 @@ class CachedKernel:
     @property
     def options(self) -> dict[str, int]:
         """The options that it was compiled with; 0 for no limit of registers."""
-        return {name: getattr(self.metadata, name) for name in CUDA_OPTIONS}
+        of_vendor = CUDA_OPTIONS if self.code.suffix == CODE[0] else HIP_OPTIONS
+        return {name: getattr(self.metadata, name) for name in of_vendor}
 
     @property
     def arch(self) -> int:
-        """Its architecture: 80 for sm_80."""
+        """Its architecture: 80 for sm_80, 0x942 for gfx942."""
         return self.metadata.target.arch
 
 
 @dataclass(frozen=True)
 class TritonCache(OfTriton):
-    """A folder of cubins of one kernel, each a configuration."""
+    """A folder of one kernel's compiled code, each file a configuration."""
 
     path: str
     kernel: str
@@ -60,8 +69,13 @@ class TritonCache(OfTriton):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arguments, first those that all cubins have."""
+        """The names of the arguments, first those that all files have."""
         return tuple(arguments_of(self.entries))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Their types in Triton's notation."""
+        return tuple(arguments_of(self.entries).values())
 
     @property
     def compiler(self) -> str:
@@ -69,49 +83,49 @@ class TritonCache(OfTriton):
         return f"Triton {self.entries[0].metadata.triton_version}".strip()
 
     def architectures(self) -> tuple[int, ...]:
-        """List the architectures of the cubins."""
+        """List the architectures of the code."""
         return tuple(sorted({entry.arch for entry in self.entries}))
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return the number of the cubin."""
+        """Return the number of the file."""
         return ((BINARY, dict(defines)[BINARY]),)
 
-    def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
-        """Read the cubin. One for another architecture is a failure."""
+    def compile(self, arch: int, settings: Settings) -> Any:
+        """Read the code. Code for another architecture is a failure."""
         entry = self.entries[dict(settings)[BINARY] - 1]
-        where = str(entry.cubin)
         if entry.arch != arch:
-            return Failure(
-                "not executed", f"{where}: architecture: found sm_{entry.arch}, expected sm_{arch}"
-            )
-        cubin = read_bytes(entry.cubin, nvrtc.MOST_BYTES)
-        binaries = elf.read(cubin, where)
+            names = f"found {entry.metadata.target}, expected {CompileTarget(arch=arch)}"
+            return Failure("not executed", f"{entry.code}: architecture: {names}")
+        launched = replace(launched_as(entry.metadata), passed=_passed(entry, self.names))
+        return self.made(entry.code, launched)
+
+    def made(self, code: Path, launched: Launched) -> Any:
+        """Read a cubin."""
+        cubin = read_bytes(code, nvrtc.MOST_BYTES)
+        binaries = elf.read(cubin, str(code))
         if self.kernel not in binaries:
-            raise DseError(f"{where}: kernel: found {', '.join(binaries) or 'none'}, expected {self.kernel}")
+            raise DseError(f"{code}: kernel: found {', '.join(binaries) or 'none'}, expected {self.kernel}")
         binary = binaries[self.kernel]
-        launched = launched_as(entry.metadata)
-        passed = _passed(entry, self.names)
-        passed += (Passed(),) * (len(binary.parameters) - len(passed))
-        launched = replace(launched, passed=passed)
+        launched = with_scratch(launched, len(binary.parameters))
         return Compiled(binary, cubin, None, "", self.compiler, None, launched=launched)
 
 
 def read_source(path: Path, kernel: str = "") -> TritonCache:
-    """Read a folder of Triton's cache: cubins in it or in its subfolders, each with a .json file.
+    """Read a folder of Triton's cache: code in it or in its subfolders, each with a .json file.
 
     **Raises:** DseError if there is none, or several kernels and none is named.
     """
     entries = _entries(path.resolve(), _stamps(path))
     kernels = list(dict.fromkeys(entry.metadata.name for entry in entries))
     if not entries:
-        raise DseError(f"{path}: found no cubin with Triton's .json beside it, expected one at least")
+        raise DseError(f"{path}: found no {' or '.join(CODE)} with Triton's .json beside it, expected one")
     if kernel not in kernels and (kernel or len(kernels) > 1):
         stated = f"no {kernel}" if kernel else "several"
         raise DseError(
             f"{path}: kernel: found {stated}, expected one of {', '.join(kernels)} (given.function)"
         )
     matching = tuple(entry for entry in entries if entry.metadata.name == (kernel or kernels[0]))
-    digest = key(*(f"{entry.cubin}{entry.digest}" for entry in matching))
+    digest = key(*(f"{entry.code}{entry.digest}" for entry in matching))
     return TritonCache(str(path), kernel or kernels[0], matching, digest)
 
 
@@ -146,23 +160,24 @@ def _passed(entry: CachedKernel, names: Sequence[str]) -> tuple[Passed, ...]:
 def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Return the files of a folder with time and size, by which edits are recognised."""
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
-    kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
+    kept = sorted(file for file in files if file.suffix in (*CODE, ".json", ".ttir") and is_file(file))
     return tuple((str(file), (status := file.stat()).st_mtime_ns, status.st_size) for file in kept)
 
 
 @lru_cache(maxsize=16)
 def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[CachedKernel, ...]:
     entries = []
-    for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
-        metadata, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
-        for file in filter(is_file, (cubin, metadata, assembly)):
+    patterns = [place + suffix for place in ("*", "*/*") for suffix in CODE]
+    for code in sorted(file for pattern in patterns for file in path.glob(pattern)):
+        metadata, assembly = code.with_suffix(".json"), code.with_suffix(".ttir")
+        for file in filter(is_file, (code, metadata, assembly)):
             file_below(path, str(file.relative_to(path)), str(path))
         if metadata.is_file():
             there = [
-                read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, metadata, assembly) if file.is_file()
+                read_bytes(file, nvrtc.MOST_BYTES) for file in (code, metadata, assembly) if file.is_file()
             ]
             digest = key(*map(bytes.hex, there))
-            entries.append(CachedKernel(cubin, read(metadata), _parameters(assembly), digest))
+            entries.append(CachedKernel(code, read(metadata), _parameters(assembly), digest))
     return tuple(entries)
 
 
