@@ -20,7 +20,6 @@ from dse.source.nvidia.graphs import graph_text
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.walk import longest_warp
 from dse.source.nvidia.sass.disassemble import with_lines
 from dse.source.nvidia.source import (
     architecture,
@@ -34,6 +33,7 @@ from dse.source.nvidia.source import (
 from dse.source.profile import explain
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation
+from dse.source.profile.single_warp import longest_warp
 from dse.source.warps import to_kernel
 
 Row = dict[str, Any]
@@ -100,7 +100,9 @@ def failed(description: Description, failure: Failure, parameters: Mapping[str, 
 def write_graph(path: Path, ran: Executed) -> DependenceGraph:
     """Write the instructions of the longest warp of the typical block, with the GPU's own values."""
     gpu, block = ran.gpu.gpu, ran.sample.typical
-    dependences = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
+    dependences = dependence_graph(
+        ran.machine, block, longest_warp(ran.machine, ran.machine.program.blocks, block)
+    )
     kernel = to_kernel(warp_counts(ran.counts))
     resident = int(occupancy.launch(gpu, resources(ran.made, ran.configuration))[0].resident_blocks)
     hits = graph_text.Hits.of(kernel)

@@ -128,6 +128,14 @@ def total_counts(machine: Recorded) -> np.ndarray:
     return np.asarray(sum(counts for counts in machine.phase_counts if counts is not None))
 
 
+def counts_of_request(machine: Recorded, step: int, counts: np.ndarray) -> list[float]:
+    """Return the counters of an average request of an instruction, from all; zeros if it has none."""
+    row = machine.bound.memory_rows.get(step)
+    if row is None or not counts[row]:
+        return [0.0] * len(MEMORY_COUNTS)
+    return (counts[row : row + len(MEMORY_COUNTS)] / counts[row]).tolist()
+
+
 _OF_STORES = 64  # DRAM takes 8 to 16 times as long for a sector as all L1s, and its bytes are results, too
 
 

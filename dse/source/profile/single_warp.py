@@ -1,9 +1,9 @@
 """Time one warp alone, which issues its instructions in order, waiting for registers or accesses."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -90,48 +90,46 @@ class WalkedCode:
     fetched: Callable[[int], float] = lambda index: 0.0  # cycles of fetching a block's instructions
 
 
-class Visit(NamedTuple):
-    """A basic block that some warps execute."""
+class Traced(Protocol):
+    """A machine that executed code."""
 
-    block: int
-    warps: np.ndarray  # [1 or blocks, warps] bool
-
-
-Repeats = Sequence[tuple[int, int, int]]  # of visits: (start, end, more times)
+    # Basic blocks in the order of execution, with those who did: [1 or blocks, warps] as `warps_here`.
+    trace: Any
+    repeats: list[tuple[int, int, int]]  # of the trace: (start, end, more times)
 
 
-def times_of(visits: int, repeats: Repeats) -> np.ndarray:
-    """Count the executions of each visit, including all trips of skipped loops."""
-    times = np.ones(visits)
-    for start, end, more in repeats:
+def times_of(machine: Traced) -> np.ndarray:
+    """Count the executions of each place of the trace, including all trips of skipped loops."""
+    times = np.ones(len(machine.trace))
+    for start, end, more in machine.repeats:
         times[start:end] += more
     return times
 
 
-def longest_warp(visits: Sequence[Visit], repeats: Repeats, lengths: Sequence[int], block: int) -> int:
-    """Return the warp of a block that executes most instructions; `lengths` are those of basic blocks."""
+def longest_warp(machine: Traced, blocks: Sequence[Any], block: int) -> int:
+    """Return the warp of a block that executes most instructions; `blocks` are the code's, with `steps`."""
     total: Any = 0.0
-    for (basic_block, warps), times in zip(visits, times_of(len(visits), repeats).tolist(), strict=True):
-        total = total + lengths[basic_block] * times * warps[block if len(warps) > 1 else 0]
+    for (index, lanes, *_), times in zip(machine.trace, times_of(machine).tolist(), strict=True):
+        warps = lanes.warps_here
+        total = total + len(blocks[index].steps) * times * warps[block if len(warps) > 1 else 0]
     return int(np.argmax(total))
 
 
-def segments(
-    visits: Sequence[Visit], repeats: Repeats, block: int, warp: int
-) -> Iterable[tuple[list[int], int]]:
+def segments(machine: Traced, block: int, warp: int) -> Iterator[tuple[list[int], int]]:
     """Yield (basic blocks of a warp in order, their further repetitions)."""
-    bounds = sorted({0, len(visits), *(place for start, end, _ in repeats for place in (start, end))})
+    trace, repeats = machine.trace, machine.repeats
+    bounds = sorted({0, len(trace), *(place for start, end, _ in repeats for place in (start, end))})
     more = {(start, end): times for start, end, times in repeats}
     here: dict[int, bool] = {}
     for start, end in pairwise(bounds):
         indices = []
-        for basic_block, warps in visits[start:end]:
-            there = here.get(id(warps))
+        for index, lanes, *_ in trace[start:end]:
+            there = here.get(id(lanes))
             if there is None:
-                row = warps[block if len(warps) > 1 else 0]
-                there = here[id(warps)] = bool(row[warp if len(row) > 1 else 0])
+                row = lanes.warps_here[block if len(lanes.warps_here) > 1 else 0]
+                there = here[id(lanes)] = bool(row[warp if len(row) > 1 else 0])
             if there:
-                indices.append(basic_block)
+                indices.append(index)
         yield indices, more.get((start, end), 0)
 
 

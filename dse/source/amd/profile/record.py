@@ -104,7 +104,7 @@ def record(
 def executions(machine: MemoryMachine, stretches: int) -> np.ndarray:
     """Count the waves and the lanes that execute each stretch of code: [2 * stretches, blocks]"""
     counts = np.zeros((2 * stretches, machine.shape[0]))
-    times = times_of(len(machine.trace), machine.repeats)
+    times = times_of(machine)
     for (index, *_), entering, executed in zip(machine.trace, _entering(machine), times, strict=True):
         counts[2 * index : 2 * index + 2] += entering * executed
     return counts
@@ -205,7 +205,7 @@ class _Recorder:
             for access in machine.accesses:
                 self._count(access, 1.0, np.zeros(machine.shape[0], int), {})
             return
-        times, entering = times_of(len(machine.trace), machine.repeats), _entering(machine)
+        times, entering = times_of(machine), _entering(machine)
         accesses = iter(machine.accesses)
         access = next(accesses, None)
         opened = np.full(machine.shape[0], -1)

@@ -15,11 +15,11 @@ from functools import lru_cache
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.profile.pipes import Turns
-from dse.source.amd.profile.record import BlockRecord, CountedStep
+from dse.source.amd.profile.record import BlockRecord
 from dse.source.amd.text import Instruction
-from dse.source.machine.recorded import total_counts
+from dse.source.machine.recorded import counts_of_request, total_counts
 from dse.source.profile import single_warp
-from dse.source.profile.single_warp import PLACE_OF, SOURCES, Timing, Visit, Walk, WalkedCode, WalkedStep
+from dse.source.profile.single_warp import PLACE_OF, SOURCES, Timing, Walk, WalkedCode, WalkedStep
 from dse.types import MMA, Gpu
 
 _COUNTERS = {"vm": 0, "vs": 1, "lgkm": 2}  # of accesses in flight, each with a pipe of its own
@@ -54,10 +54,7 @@ def walk(
     """Walk the longest wave of a block, see `single_warp.walk`."""
     from dse.source.profile.issue import Ways  # imports Numba
 
-    visits = [Visit(index, waves.warps_here) for index, waves, _ in machine.trace]
-    repeats = machine.repeats
-    lengths = [len(stretch.steps) for stretch in code.stretches]
-    wave = single_warp.longest_warp(visits, repeats, lengths, block)
+    wave = single_warp.longest_warp(machine, code.stretches, block)
     cost = _Cost(code, record, block, times, turns)
     blocks = [[cost.step(inst) for inst in stretch.steps] for stretch in code.stretches]
     walked = WalkedCode(
@@ -69,7 +66,7 @@ def walk(
         pipes=_NO_PIPE + 1,
         queues=len(_COUNTERS),
     )
-    return single_warp.walk(walked, single_warp.segments(visits, repeats, block, wave))
+    return single_warp.walk(walked, single_warp.segments(machine, block, wave))
 
 
 class _Cost:
@@ -104,7 +101,8 @@ class _Cost:
             loads = bool(step.writes) or pipe == "shared" or pipe == "constant"
             of_memory = "vs" if self.stores_apart and not loads else "vm"
             counter = _COUNTERS["lgkm" if pipe in ("shared", "constant") else of_memory]
-            busy = max(self._passes(step), 1.0) * (0.0 if pipe == "constant" else times.interval[pipe])
+            passes = counts_of_request(self.record, inst.index, self.counts)[2]
+            busy = max(passes, 1.0) * (0.0 if pipe == "constant" else times.interval[pipe])
             return WalkedStep(
                 needs,
                 writes if step.writes or pipe in ("shared", "constant") else (),
@@ -129,13 +127,6 @@ class _Cost:
             more_reads, more_writes = registers(inst.second.opcode, inst.second.operands)
             reads, writes = reads + more_reads, writes + more_writes
         return [self.slots[name] for name in reads], [self.slots[name] for name in writes]
-
-    def _passes(self, step: CountedStep) -> float:
-        """Return the passes of one request of the block."""
-        row = self.record.bound.memory_rows.get(step.index)
-        if row is None or not self.counts[row]:
-            return 0.0
-        return float(self.counts[row + 2] / self.counts[row])
 
 
 _COUNTER = {

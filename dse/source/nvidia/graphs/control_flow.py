@@ -27,7 +27,7 @@ class ControlFlow:
         splitting = _Splitting(machine, self.weights)
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # from, to → warps, lanes
         self.splits: dict[int, float] = {}  # block → visits in which warps split
-        times = times_of(len(machine.trace), machine.repeats).tolist()
+        times = times_of(machine).tolist()
         for position, (index, lanes) in enumerate(machine.trace):
             self._follow(position, index, lanes, times[position], splitting)
         self.executed = sorted({0, *(target for _, target in self.edges if target >= 0)})

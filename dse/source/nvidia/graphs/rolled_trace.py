@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from dse.simulator.case.program import Loop
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.walk import visits
 from dse.source.nvidia.sass.program import Step
 from dse.source.profile.single_warp import segments
 
@@ -28,7 +27,7 @@ class RolledTrace:
         self._loops: dict[int, tuple[tuple[int, ...], int]] = {}  # token → body, trips
         self._tokens: dict[tuple[tuple[int, ...], int], int] = {}
         self._word: list[int] = []
-        for segment, more in segments(visits(machine), machine.repeats, block, warp):
+        for segment, more in segments(machine, block, warp):
             if more and segment:
                 body: list[int] = []
                 for index in segment:

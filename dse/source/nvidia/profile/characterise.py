@@ -16,7 +16,7 @@ from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.moved_blocks import alike_in_control
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
-from dse.source.nvidia.profile.walk import goes_in_step, longest_warp, walk
+from dse.source.nvidia.profile.walk import goes_in_step, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards, usual_test
@@ -27,7 +27,7 @@ from dse.source.profile.characterise import (
     first_touched,
     sample_weights,
 )
-from dse.source.profile.single_warp import Timing
+from dse.source.profile.single_warp import Timing, longest_warp
 
 _PARTING = ("end", "indirect branch")
 _LITTLE = 32  # instructions
@@ -76,7 +76,7 @@ def summary(
     among the others of its block is walked too, with its own times.
     """
     block, program_ = sample.typical, machine.program
-    warp = longest_warp(machine, block)
+    warp = longest_warp(machine, program_.blocks, block)
     warps = -(-machine.launch.threads // WARP)
     usually: dict[int, bool] = {}
     for basic_block in program_.blocks:

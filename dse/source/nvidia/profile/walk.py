@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.hardware.coalescing import L2_PORT, SECTOR
 from dse.source.caches.cache_model import kept_at_random
-from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, total_counts
+from dse.source.machine.recorded import PIPES, counts_of_request, total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
 from dse.source.nvidia.sass.listing import SCOREBOARDS
@@ -22,7 +22,7 @@ from dse.source.nvidia.sass.operands import SLOTS
 from dse.source.nvidia.sass.products import needs_descriptor
 from dse.source.nvidia.sass.program import Step
 from dse.source.profile import single_warp
-from dse.source.profile.single_warp import PLACE_OF, Timing, Visit, Walk, WalkedCode, WalkedStep
+from dse.source.profile.single_warp import PLACE_OF, Timing, Walk, WalkedCode, WalkedStep
 from dse.types import MMA, TENSOR, Gpu
 
 _CODE_CACHE, _CODE_LINE = 128 * 1024, 128  # bytes
@@ -54,17 +54,6 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
     return Timing(latency, interval, products, parts, float(gpu.latency.barrier), float(gpu.latency.l2))
 
 
-def visits(machine: Machine) -> list[Visit]:
-    """List the basic blocks that were executed, in order."""
-    return [Visit(index, lanes.warps_here) for index, lanes in machine.trace]
-
-
-def longest_warp(machine: Machine, block: int) -> int:
-    """Return the warp of a block that executes most instructions."""
-    lengths = [len(block_of_code.steps) for block_of_code in machine.program.blocks]
-    return single_warp.longest_warp(visits(machine), machine.repeats, lengths, block)
-
-
 def walk(
     machine: Machine, block: int, warp: int, times: Timing, in_step: int = 1
 ) -> dict[tuple[int, int], Walk]:
@@ -72,7 +61,7 @@ def walk(
     from dse.source.profile.issue import Ways  # imports Numba
 
     program = machine.program
-    parts = list(single_warp.segments(visits(machine), machine.repeats, block, warp))
+    parts = list(single_warp.segments(machine, block, warp))
     path = [index for blocks, _ in parts for index in blocks]
     executed = set(path)
     cached = _CodeCache([len(block.steps) * program.spacing for block in program.blocks], path)
@@ -195,11 +184,8 @@ def _among(alone: WalkedStep, step: Step, times: Timing, warps: int, passes: flo
 
 def _passes(machine: Machine, step: Step, counts: np.ndarray) -> float:
     """Return the passes of a request through the banks; of a copy, those of the port to the L2, if more."""
-    row = machine.bound.memory_rows.get(step.index)
-    if row is None or not counts[row]:
-        return 0.0
-    requests, sectors, passes, *_ = counts[row : row + len(MEMORY_COUNTS)]
-    return float(sectors * SECTOR / L2_PORT if step.kind == "copy" else passes) / requests
+    _, sectors, passes, _ = counts_of_request(machine, step.index, counts)
+    return sectors * SECTOR / L2_PORT if step.kind == "copy" else passes
 
 
 _PIPES: dict[str, int] = {name: number for number, name in enumerate(PIPES)}

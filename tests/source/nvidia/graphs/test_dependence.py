@@ -12,7 +12,7 @@ from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, dependence_graph
 from dse.source.nvidia.graphs.flow import Dependence, flow_graph
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.walk import longest_warp
+from dse.source.profile.single_warp import longest_warp
 
 
 def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:
@@ -31,7 +31,7 @@ def counts(machine: Machine) -> np.ndarray:
 
 def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
     machine = machines[name]
-    warp = longest_warp(machine, 0)
+    warp = longest_warp(machine, machine.program.blocks, 0)
     graph = dependence_graph(machine, 0, warp)
     there = [index for index, mask in trace(machine) if mask[0, 32 * warp : 32 * warp + 32].any()]
     plain = [step for index in there for step in machine.program.blocks[index].steps]

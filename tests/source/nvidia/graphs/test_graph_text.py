@@ -14,8 +14,8 @@ from dse.simulator.case.graph_file import NamedCase, load
 from dse.source.machine.products import Mma
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
 from dse.source.nvidia.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
-from dse.source.nvidia.profile.walk import longest_warp, walk
-from dse.source.profile.single_warp import SOURCES, Timing
+from dse.source.nvidia.profile.walk import walk
+from dse.source.profile.single_warp import SOURCES, Timing, longest_warp
 from dse.types import CLASSES, Kernel, PerClass
 
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "shared": 23.0, "barrier": 1.0, "control": 1.0}
@@ -32,7 +32,7 @@ def warps(machines) -> dict[str, tuple[DependenceGraph, float]]:
     """Of each kernel one warp's graph, and the cycles of its walk."""
     actual = {}
     for name in ("transpose_conflicts", "nbody", "walk", "divergent"):
-        warp = longest_warp(machines[name], 0)
+        warp = longest_warp(machines[name], machines[name].program.blocks, 0)
         cycles = sum(phase.cycles for phase in walk(machines[name], 0, warp, TIMES).values())
         actual[name] = dependence_graph(machines[name], 0, warp), cycles
     return actual

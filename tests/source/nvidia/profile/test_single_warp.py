@@ -7,10 +7,10 @@ from support.sass_code import launched, listing_of, ran
 
 from dse.source.caches.cache_model import kept_at_random
 from dse.source.nvidia.execute.interpret import bind_program
-from dse.source.nvidia.profile.walk import longest_warp, walk
+from dse.source.nvidia.profile.walk import walk
 from dse.source.nvidia.sass.listing import Control
 from dse.source.nvidia.sass.program import program
-from dse.source.profile.single_warp import SOURCES, Timing, Walk
+from dse.source.profile.single_warp import SOURCES, Timing, Walk, longest_warp
 
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "copy": 400.0, "barrier": 0.0, "control": 0.0}
 TIMES = Timing(LATENCY, {"fp32": 2.0}, {"mma_fp16": 1 / 256, "mma_warp": 8.0}, code_line=5.0)
@@ -18,7 +18,7 @@ TIMES = Timing(LATENCY, {"fp32": 2.0}, {"mma_fp16": 1 / 256, "mma_warp": 8.0}, c
 
 def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple[int, int], Walk]:
     machine = ran(*code, threads=threads, arguments=(1000,))
-    return walk(machine, 0, longest_warp(machine, 0) if warp is None else warp, TIMES)
+    return walk(machine, 0, longest_warp(machine, machine.program.blocks, 0) if warp is None else warp, TIMES)
 
 
 def test_a_chain_waits_for_each_result():
