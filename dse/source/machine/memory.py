@@ -95,12 +95,12 @@ class SharedMemory:
             for word, value in zip(words, values, strict=True):
                 self._write(0, block, word, value, alike)
             return
-        place = words[0] if alike else self.place(block, words[0])
+        place = words[0] if alike else self._place(block, words[0])
         as_bytes = (self.same if alike else self.own)[0].reshape(-1).view(np.uint8)
         for byte in range(size):
             as_bytes[4 * place + (address & 3) + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
 
-    def place(self, block: np.ndarray, word: np.ndarray) -> np.ndarray:
+    def _place(self, block: np.ndarray, word: np.ndarray) -> np.ndarray:
         """Return the index of words among those of all blocks, after giving them rows of their own."""
         new = np.unique(word[self.row[word] < 0])
         if len(new):
@@ -141,7 +141,7 @@ class SharedMemory:
     def _write(self, kind: int, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
         """Write words, or (kind 1) their sources. `alike`: the same in all blocks."""
         if not alike:
-            place = self.place(block, word)
+            place = self._place(block, word)
             self.own[kind].reshape(-1)[place] = value
             return
         own = self.row[word] >= 0
@@ -338,18 +338,21 @@ def changes(values: np.ndarray) -> np.ndarray:
 
 def atomic(
     function: Callable[..., np.ndarray],
-    words: np.ndarray,
-    place: np.ndarray,
+    address: np.ndarray,
+    old: np.ndarray,
     values: np.ndarray,
     used: bool,
     block: np.ndarray,
     stands_for: float = 1.0,
-) -> np.ndarray:
-    """Change the words at these places, one thread after another; return what each thread reads.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Change the words at these addresses, which hold `old`, one thread after another.
 
-    Unless that is `used`, a function whose order does not matter is applied to all threads at once. Whole
-    numbers of a `block` are added as many times as it `stands_for` blocks, which add as much after it.
+    Return (what each thread reads, what its word holds after all). Unless the former is `used`, a function
+    whose order does not matter is applied to all threads at once. Whole numbers of a `block` are added as
+    many times as it `stands_for` blocks, which add as much after it.
     """
+    _, index, place = np.unique(address, return_index=True, return_inverse=True)
+    words = old[index]
     read = words[place]
     if used and function is np.add and words.dtype.kind != "f":
         order = np.argsort(place, kind="stable")
@@ -369,17 +372,17 @@ def atomic(
         last = np.roll(first, -1)
         sums = (total - start)[last]
         words[place[order][last]] += (sums + by_others(sums)).astype(words.dtype)
-        return read
+        return read, words[place]
     if isinstance(function, np.ufunc) and not used:
         function.at(words, place, values)
-        return read
+        return read, words[place]
     order = np.argsort(place, kind="stable")
     turn = np.empty(len(place), int)  # of each thread among those at its place
     turn[order] = np.arange(len(place)) - np.searchsorted(place[order], place[order])
     for threads in np.split(np.argsort(turn, kind="stable"), np.cumsum(np.bincount(turn))[:-1]):
         read[threads] = words[place[threads]]
         words[place[threads]] = function(read[threads], values[threads])
-    return read
+    return read, words[place]
 
 
 def regions_of(address: np.ndarray) -> list[int]:

@@ -11,7 +11,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
 from dse.source.amd.execute.slots import CONSTANTS, M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, joined, written
-from dse.source.machine.launch import MIDDLE, REGION_BITS
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, narrow, regions_of
 from dse.source.machine.recorded import Estimated
 
@@ -284,25 +284,14 @@ class MemoryMachine(WaveMachine):
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
             return zeros
         values, *wanted = (np.broadcast_to(word, self.shape)[active] for word in words[: 2 - wide])
+        [old] = self.memory.load(address, 4)[0]
         if wanted:
-            [old] = self.memory.load(address, 4)[0]
             self.memory.store(address[old == wanted[0]], 4, [values[old == wanted[0]]])
             return [_placed(old, active)]
         block, stands_for = np.nonzero(active)[0], self.launch.blocks / self.shape[0]
-        old = np.zeros(len(address), U32)
-        for region in regions:
-            here = address >> REGION_BITS == region
-            word_index = (address[here] - (region << REGION_BITS) - MIDDLE) >> 2
-            first_address = address[here][:1]
-            self.memory.store(
-                first_address, 4, self.memory.load(first_address, 4)[0]
-            )  # a copy of the contents for this machine
-            contents = self.memory.regions[region]
-            assert contents is not None
-            old[here] = _atomic(
-                contents.view(U32), word_index, values[here], accessed, block[here], stands_for
-            )
-        return [_placed(old, active), *[np.zeros((1, 1, 1), U32)] * wide]
+        read, new = _atomic(accessed, address, old, values, block, stands_for)
+        self.memory.store(address, 4, [new])
+        return [_placed(read, active), *[np.zeros((1, 1, 1), U32)] * wide]
 
     # LDS
 
@@ -350,10 +339,10 @@ class MemoryMachine(WaveMachine):
         values = np.broadcast_to(words[0], active.shape)[active]
         if self.lds.taint(row, address, 4):
             return None
-        self.lds.load(row, address, 4)  # so that there are such words
-        word_index = self.lds.place(row, address >> 2)
-        block = np.nonzero(active)[0]
-        return [_placed(_atomic(self.lds.own[0].reshape(-1), word_index, values, accessed, block), active)]
+        [old] = self.lds.load(row, address, 4)
+        read, new = _atomic(accessed, address + (row << 32), old, values, row)
+        self.lds.store(row, address, 4, [new])
+        return [_placed(read, active)]
 
     # Scratch
 
@@ -418,16 +407,17 @@ _CHANGES: dict[str, Any] = {
 
 
 def _atomic(
-    words: np.ndarray,
-    place: np.ndarray,
-    values: np.ndarray,
     accessed: MemoryAccess,
+    address: np.ndarray,
+    old: np.ndarray,
+    values: np.ndarray,
     block: np.ndarray,
     stands_for: float = 1.0,
-) -> np.ndarray:
-    """Change words in the order of lanes; return the old value for each lane."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (the word that each lane reads, what it holds after all), in the order of lanes."""
     name, kind = accessed.operation.split()
     view = np.float32 if kind == "f" else np.int32 if accessed.signed else U32
     function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
     used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
-    return atomic(function, words.view(view), place, values.view(view), used, block, stands_for).view(U32)
+    read, new = atomic(function, address, old.view(view), values.view(view), used, block, stands_for)
+    return read.view(U32), new.view(U32)

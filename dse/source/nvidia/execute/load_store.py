@@ -178,10 +178,9 @@ def _atomic(
         return [old, *high], unit
     kind = np.int32 if step.has("S32") else _U32
     function = next((REDUCE[name][0] for name in step.modifiers if name in REDUCE), np.add)
-    _, first, place = np.unique(address, return_index=True, return_inverse=True)
-    words = old[first].view(kind)
-    read = atomic(function, words, place, unit.view(kind), bool(step.writes), block, stands_for)
-    return [read.view(_U32), *high], words[place].view(_U32)
+    used = bool(step.writes)
+    read, new = atomic(function, address, old.view(kind), unit.view(kind), used, block, stands_for)
+    return [read.view(_U32), *high], new.view(_U32)
 
 
 # (machine, step, addresses, active threads, taint of the addresses)
