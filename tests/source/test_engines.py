@@ -12,8 +12,8 @@ import pytest
 from support.engines import AMD, NVIDIA, Ran, boxes_of_blocks, compiled, ran, ran_code
 
 from dse.source.amd.execute.code import Code, code_of
-from dse.source.amd.execute.slice import Purpose
 from dse.source.machine.launch import LaunchArguments, address_of
+from dse.source.machine.liveness import Purpose
 
 BLOCKS, THREADS, STORES = 2, 128, 40
 X = np.random.default_rng(5).integers(0, 1 << 32, (BLOCKS * THREADS, 4), np.uint64).astype(np.uint32)
@@ -350,7 +350,8 @@ def test_what_is_executed_for_a_purpose_is_what_all_instructions_give(target):
         assert isinstance(code, Code)
         launch = LaunchArguments((BLOCKS, 1, 1), (64 if len(arguments) == 3 else THREADS, 1, 1), arguments)
         every, some, globally, control = (
-            ran_code(code_of(code.listing, purpose), launch, [(0, 0, 0), (1, 0, 0)]) for purpose in Purpose
+            ran_code(code_of(code.listing, purpose), launch, [(0, 0, 0), (1, 0, 0)])
+            for purpose in (None, *Purpose)
         )
         assert every.executed == some.executed == globally.executed == control.executed
         np.testing.assert_equal(some.addresses(), every.addresses())

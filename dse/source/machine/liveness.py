@@ -1,9 +1,18 @@
 """Liveness: which slots, of registers and memory, later instructions read. Sets of slots are bits."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import TypeVar
 
 Live = TypeVar("Live")
+
+
+class Purpose(Enum):
+    """What is evaluated besides control flow: the memories whose addresses are needed."""
+
+    COUNTS = ("global", "shared", "local")  # all counts
+    ADDRESSES = ("global",)
+    CONTROL = ()
 
 
 def bits_of(slots: Iterable[int]) -> int:

@@ -12,12 +12,12 @@ import numpy as np
 from dse.source.amd.compile import source as clang
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.interpret import execute
-from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.profile import alike
 from dse.source.amd.profile.record import executions
 from dse.source.amd.text import parse
 from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Compiled
@@ -25,7 +25,6 @@ from dse.source.nvidia.execute import moved_blocks
 from dse.source.nvidia.execute.interpret import bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.machine.state import Purpose as Evaluated
 from dse.source.nvidia.profile.characterise import prepare
 from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import disassemble
@@ -143,7 +142,7 @@ def boxes_of_blocks(code: BoundProgram | Code, launch: LaunchArguments) -> tuple
         code = code_of(code.listing, Purpose.CONTROL)
         counts = executions(execute(code, launch, blocks, skip_loops=False)[0], len(code.stretches))
         return counts.reshape(-1, height, width), alike.alike_in_control(code, launch, most)
-    bound = bound_for(code, Evaluated.CONTROL)
+    bound = bound_for(code, Purpose.CONTROL)
     counts = total_counts(run(bound, launch, blocks, loops=LoopPolicy.RUN))[: 2 * len(code.program.blocks)]
     boxes = moved_blocks.alike_in_control(bound, launch, 200_000, most)
     if isinstance(boxes, Boxes) and not len(boxes.sizes):  # all blocks do the same

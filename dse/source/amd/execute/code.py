@@ -8,9 +8,10 @@ from itertools import pairwise
 from dse.errors import DseError
 from dse.source.amd.execute.actions import Action, Binder
 from dse.source.amd.execute.opcodes import TABLE, opcode
-from dse.source.amd.execute.slice import Flow, Purpose
+from dse.source.amd.execute.slice import Flow
 from dse.source.amd.execute.slots import slots_of
 from dse.source.amd.text import Instruction, Listing
+from dse.source.machine.liveness import Purpose
 
 BRANCHES = tuple(name for name in TABLE if name.startswith("s_cbranch_"))
 BARRIERS = ("s_barrier", "s_barrier_wait")
@@ -67,8 +68,8 @@ class Code:
         return Code(self.listing, [replace(stretch, binder=binder) for stretch in self.stretches], binder)
 
 
-def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
-    """Cut a listing into stretches, and bind the instructions needed for a purpose to actions.
+def code_of(listing: Listing, purpose: Purpose | None = None) -> Code:
+    """Cut a listing into stretches, and bind the instructions needed for a purpose, or all, to actions.
 
     **Raises:** DseError if an instruction or a form of one is unknown: its opcode, or all of it.
     """
@@ -99,7 +100,7 @@ def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
         if 0 <= stretch.target <= number:
             stretches[stretch.target].last = number
     code = Code(listing, stretches, binder)
-    return code if purpose is Purpose.VALUES else code.needed_for(purpose)
+    return code if purpose is None else code.needed_for(purpose)
 
 
 def _changes_lanes(step: Instruction) -> bool:

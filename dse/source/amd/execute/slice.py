@@ -10,7 +10,6 @@ becomes liveness in the lanes of that mask, and in active ones again where it wa
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -33,10 +32,11 @@ from dse.source.amd.execute.slots import (
     slots_of,
 )
 from dse.source.amd.text import Instruction
-from dse.source.machine.liveness import bits_of, predecessors_of, settle
+from dse.source.machine.liveness import Purpose, bits_of, predecessors_of, settle
 
 _SPACES = {"lds": 1 << CONSTANTS, "scratch": 1 << (CONSTANTS + 1), "vmem": 1 << (CONSTANTS + 2)}
 _SPACES |= {"smem": _SPACES["vmem"], "flat": sum(_SPACES.values())}
+_MEMORIES = {"lds": "shared", "scratch": "local"}
 _WORDS = CONSTANTS + len(_SPACES)  # from here on those of scratch
 _MOST_WORDS = 2**14
 _ALL_WORDS = (1 << _MOST_WORDS) - 1 << _WORDS
@@ -51,18 +51,6 @@ _AND = re.compile(r"s_and(n2|_not1)?_b\d\d$")
 _COMBINES = re.compile(r"s_(mov|or|xor)_b")
 
 
-class Purpose(Enum):
-    """What is executed besides control flow."""
-
-    VALUES = "values"  # everything
-    COUNTS = "counts"  # what the addresses of memory accesses depend on
-    ADDRESSES = "addresses"  # what those in global memory depend on
-    CONTROL = "control"  # nothing
-
-
-_COUNTED = frozenset({Purpose.COUNTS})
-
-
 class Effect(NamedTuple):
     """What an instruction does to slots, as bits."""
 
@@ -73,7 +61,7 @@ class Effect(NamedTuple):
     reads: int = 0  # in active lanes
     reads_any: int = 0  # in any lane
     address: int = 0  # that an access reads if it is counted
-    counted: frozenset[Purpose] = frozenset()  # the purposes for which it is
+    memories: frozenset[str] = frozenset()  # that it accesses
     stays: bool = False  # it is executed even if nothing depends on its results
     widens: bool = False  # the mask of lanes: others may be active before it
     saves: int = 0  # a mask of lanes, in these scalar registers
@@ -126,7 +114,7 @@ class Flow:
                     active &= ~effect.kills
                     anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
                     active |= effect.reads
-                counted = purpose in effect.counted
+                counted = not effect.memories.isdisjoint(purpose.value)
                 active = (active | effect.always | (effect.address if counted else 0)) & ~anywhere
                 if saved:
                     saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
@@ -225,7 +213,7 @@ def _of_one(step: Instruction, wave: int) -> Effect:
         kills=0 if partial else writes,
         reads=0 if crossing else reads,
         reads_any=reads if crossing else 0,
-        counted=_COUNTED if row is None else frozenset(),  # such moves count as accesses
+        memories=frozenset({"shared"} if row is None else ()),  # such moves count as accesses
         stays=of_mask,
         widens=of_mask and not _narrows(step),
         saves=bits_of(slots_of(step.operands[:1])) if within else 0,
@@ -292,14 +280,13 @@ def _access(step: Instruction, accessed: MemoryAccess) -> Effect:
     space |= _ALL_WORDS if space & _SPACES["scratch"] else 0
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
-    in_global = accessed.space in ("vmem", "flat", "smem")
     return Effect(
         step.index,
         wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),
         kills=0 if accessed.half else written,
         reads=reads,
         address=address,
-        counted=_COUNTED | {Purpose.ADDRESSES} if in_global else _COUNTED,
+        memories=frozenset({_MEMORIES.get(accessed.space, "global")}),
     )
 
 

@@ -10,7 +10,6 @@ from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.profile.alike import alike_in_control, followed
 from dse.source.amd.profile.pipes import Turns, turns
@@ -21,6 +20,7 @@ from dse.source.machine.addresses import Addresses, Strides
 from dse.source.machine.alike import Apart, Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.launch import OF_ATOMICS, Dimensions, LaunchArguments
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import cost_of_accesses
 from dse.source.machine.thread_set import WARP
 from dse.source.profile.characterise import Characterisation, PhaseCounts, UnknownDecision, average_block

@@ -6,14 +6,15 @@ from operator import or_
 import numpy as np
 
 from dse.source.machine.launch import REGION_BITS
-from dse.source.machine.liveness import reached
+from dse.source.machine.liveness import Purpose, reached
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.access_counts import COUNT
 from dse.source.nvidia.execute.binding import Unsupported, bind
 from dse.source.nvidia.execute.boxes import box_action
 from dse.source.nvidia.execute.load_store import PERFORM
-from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, Purpose, union
+from dse.source.nvidia.execute.slice import decides
+from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, union
 from dse.source.nvidia.sass.operands import RZ, P
 from dse.source.nvidia.sass.products import UnknownProductError, described, needs_descriptor
 from dse.source.nvidia.sass.program import BasicBlock, Step, descriptor_slot
@@ -32,7 +33,7 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
             bound.rows += len(MEMORY_COUNTS) * len(step.memory)
         if step.memory and (counting or step.needed or step.pipe in bound.purpose.value):
             made.append((step, (box_action if step.of_box else _memory_action)(bound, step)))
-        looked_at = bound.purpose.decides(step) or (not step.memory and (counting or step.needed))
+        looked_at = decides(bound.purpose, step) or (not step.memory and (counting or step.needed))
         guarded = step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier")
         if looked_at and guarded:
             bound.guard_rows[step.index] = bound.rows

@@ -12,12 +12,13 @@ import numpy as np
 
 from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import OF_CLUSTER, TensorMap, address_of
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import in_block
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.machine.trips import Irregular
 from dse.source.nvidia.execute.register_changes import RegisterChanges, plus, times
-from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, Purpose
+from dse.source.nvidia.machine.state import Action, BoundProgram, Machine
 from dse.source.nvidia.sass.program import Step
 
 _PASS = 128  # bytes of shared memory

@@ -12,6 +12,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import Overwritten
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.actions import actions
@@ -28,7 +29,7 @@ from dse.source.nvidia.execute.waiting import (
     ReadyThreads,
     check_arrivals,
 )
-from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
+from dse.source.nvidia.machine.state import BoundProgram, Machine
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dse.source.machine.addresses import Addresses, Strides
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import Overwritten
 from dse.source.machine.recorded import total_counts
 from dse.source.machine.thread_set import Lanes
@@ -21,7 +22,7 @@ from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.register_changes import RegisterChanges, slot_of
 from dse.source.nvidia.execute.tiling import Tiling
-from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
+from dse.source.nvidia.machine.state import BoundProgram, Machine
 from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
 

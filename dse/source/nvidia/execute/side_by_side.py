@@ -13,13 +13,14 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.machine.alike import Apart
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import Lanes, LaneSets
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.loop_skipping import LoopSkipper, Path
 from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.tiling import Tiling
-from dse.source.nvidia.machine.state import Machine, Purpose, Taint
+from dse.source.nvidia.machine.state import Machine, Taint
 from dse.source.nvidia.sass.operands import SLOTS
 
 _FIRST = 8  # trips to run side by side in a first attempt

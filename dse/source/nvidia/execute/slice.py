@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
-from dse.source.machine.liveness import bits_of, predecessors_of, settle
-from dse.source.nvidia.machine.state import Purpose
+from dse.source.machine.liveness import Purpose, bits_of, predecessors_of, settle
 from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, UR, URZ, P
 from dse.source.nvidia.sass.program import SassProgram, Step, descriptor_slot
 
@@ -254,6 +253,11 @@ def _masked(step: Step) -> tuple[str, int]:
     return kind if in_place else "test" if kind == "and" else "", int(mask.text, 0) & _WORD
 
 
+def decides(purpose: Purpose, step: Step) -> bool:
+    """Return whether the guard of a step is evaluated like a branch around it."""
+    return purpose is Purpose.CONTROL and (bool(step.memory) or step.pipe == "tensor")
+
+
 def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
     """Return a step's bits."""
     wanted_by = packed.bits(step.writes)
@@ -279,7 +283,7 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
         always |= packed.bits([slot])
     if step.guard >= 0:
         reads |= 1 << step.guard
-        if addressed or step.pipe in _STEERING or memory.purpose.decides(step):
+        if addressed or step.pipe in _STEERING or decides(memory.purpose, step):
             always |= 1 << step.guard
     if step.partial:
         kills = 0

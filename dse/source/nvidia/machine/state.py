@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from dse.source.machine.launch import (
     UnknownArgument,
     constant_bank,
 )
+from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import GlobalMemory, LocalMemory, SharedMemory
 from dse.source.machine.patterns import Patterns
 from dse.source.machine.recorded import Estimated, PhaseSpan, Stream
@@ -50,18 +50,6 @@ def union(taint: Taint, lanes: Lanes) -> int:
 
 
 _FRACTIONS = re.compile("U?V?[FH](?!LO|2I)")  # opcodes with results, or of operands, that are fractions
-
-
-class Purpose(Enum):
-    """What is evaluated besides control flow: the memories whose addresses are needed."""
-
-    COUNTS = ("global", "shared", "local")  # all counts
-    ADDRESSES = ("global",)
-    CONTROL = ()  # and guards of accesses and products of matrices
-
-    def decides(self, step: Step) -> bool:
-        """Return whether the guard of a step is evaluated like a branch around it."""
-        return self is Purpose.CONTROL and (bool(step.memory) or step.pipe == "tensor")
 
 
 class ExtraSlots(dict[tuple[str, Any], int]):

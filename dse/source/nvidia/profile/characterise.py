@@ -10,12 +10,12 @@ from dse.source.caches.sectors import merged
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import OF_LAUNCH, Dimensions, LaunchArguments
-from dse.source.machine.liveness import reached
+from dse.source.machine.liveness import Purpose, reached
 from dse.source.machine.recorded import cost_of_accesses, once_each, total_counts
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.moved_blocks import alike_in_control
-from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
+from dse.source.nvidia.machine.state import BoundProgram, Machine
 from dse.source.nvidia.profile.walk import goes_in_step, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, program

@@ -8,9 +8,9 @@ import pytest
 from support.engines import ran_code
 
 from dse.source.amd.execute.code import Code, code_of
-from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.profile.alike import followed
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.liveness import Purpose
 
 LAUNCH = LaunchArguments((5, 1, 1), (96, 1, 1), [None, None])
 BLOCKS = [(0, 0, 0), (3, 0, 0)]

@@ -7,8 +7,8 @@ import pytest
 
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
-from dse.source.amd.execute.slice import Purpose
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.liveness import Purpose
 
 # V, W, X: any vector registers; S, T: any scalar ones; M, N: any pair that holds a mask of lanes.
 _INSTRUCTIONS = """v_add_u32 V, W, X|v_xor_b32 V, S, W|v_mul_lo_u32 V, W, X|v_mov_b32 V, W|v_swap_b32 V, W
@@ -80,7 +80,8 @@ def test_purposes(written, first):
         listing = written(program(seed), lds=1024)
         launch = LaunchArguments((2, 1, 1), (128, 1, 1), [words, None])
         every, some, globally, control = (
-            execute(code_of(listing, purpose), launch, [(0, 0, 0), (1, 0, 0)])[0] for purpose in Purpose
+            execute(code_of(listing, purpose), launch, [(0, 0, 0), (1, 0, 0)])[0]
+            for purpose in (None, *Purpose)
         )
         for machine in (some, globally, control):
             assert [index for index, *_ in machine.trace] == [index for index, *_ in every.trace], seed

@@ -5,12 +5,12 @@ import pytest
 from dse.hardware import gpus
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
-from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.profile.pipes import turns
 from dse.source.amd.profile.record import record
 from dse.source.amd.profile.walk import _waits, registers, timing, walk
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.liveness import Purpose
 
 
 def inst(opcode: str, *operands: str) -> Instruction:

@@ -8,10 +8,11 @@ from support.sass_code import program_of
 
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.liveness import Purpose
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.moved_blocks import addresses_of, alike_in_control
-from dse.source.nvidia.machine.state import Machine, Purpose
+from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import SassProgram
 
 HEAD = ("S2R R0, SR_TID.X", "S2R R1, SR_CTAID.X", "S2R R6, SR_CTAID.Y", "MOV R8, 0x4")
