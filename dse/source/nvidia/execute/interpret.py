@@ -18,7 +18,7 @@ from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.actions import actions
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.jumps import taking, targets
-from dse.source.nvidia.execute.loop_skipping import Endless, LoopPolicy, LoopSkipper
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy, LoopSkipper
 from dse.source.nvidia.execute.side_by_side import Path, SideBySide
 from dse.source.nvidia.execute.slice import mark_needed
 from dse.source.nvidia.execute.tiling import Tiling
@@ -106,7 +106,7 @@ class Scheduler:
     def __init__(self, machine: Machine, step_limit: int, loops: LoopPolicy) -> None:
         self.machine, self.step_limit, self.policy = machine, step_limit, loops
         self.executed = 0  # basic blocks
-        self.loops = LoopSkipper(machine, may_estimate=loops is LoopPolicy.ESTIMATE)
+        self.loops = LoopSkipper(machine, loops is LoopPolicy.ESTIMATE, self.still_running)
         self.side_by_side = SideBySide(machine, self.loops, self.follow)
         self.ready = ReadyThreads(machine)
         self.convergence = ConvergencePoints(machine, self.ready)
@@ -146,10 +146,7 @@ class Scheduler:
         if index > came_from:
             self.loops.enter_from_above(index, lanes)
             return
-        try:
-            self.loops.enter_from_below(index, lanes, self.ready.lowest)
-        except Endless:
-            raise self.still_running(index) from None
+        self.loops.enter_from_below(index, lanes, self.ready.lowest)
         if index in self.machine.irregular:
             most = self.step_limit - self.executed
             self.executed += self.side_by_side.enter(index, lanes, self.ready.lowest, most)

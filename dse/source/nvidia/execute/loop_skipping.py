@@ -16,11 +16,13 @@ Loops may contain barriers, and loops that are skipped themselves.
 Where pipeline stages alternate, registers repeat only after several trips. These then count as one trip.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.source.machine.recorded import MEMORY_COUNTS, Estimated, Stream
 from dse.source.machine.sampling import SAMPLES, Plan, Repetition
 from dse.source.machine.thread_set import Lanes
@@ -55,10 +57,6 @@ class LoopPolicy(Enum):
     RUN = "run"  # none
     SKIP = "skip"  # those known exactly
     ESTIMATE = "estimate"  # also those known except for addresses that depend on data
-
-
-class Endless(Exception):
-    """A loop that provably never ends."""
 
 
 @dataclass
@@ -103,8 +101,8 @@ class _Loop:
 class LoopSkipper:
     """Watches the loops of a running machine, and skips trips."""
 
-    def __init__(self, machine: Machine, may_estimate: bool) -> None:
-        self.machine, self.may_estimate = machine, may_estimate
+    def __init__(self, machine: Machine, may_estimate: bool, endless: Callable[[int], DseError]) -> None:
+        self.machine, self.may_estimate, self.endless = machine, may_estimate, endless
         self.examined: list[Examination] = []  # of trips in execution, outer loops first
         self._loops: dict[int, _Loop] = {}
         self._headers: set[int] = set()  # of all loops
@@ -131,7 +129,7 @@ class LoopSkipper:
         If it begins a loop, a trip has ended, and others may be skipped. `others` is the first block that
         other threads are to enter.
 
-        **Raises:** Endless
+        **Raises:** DseError if the loop provably never ends.
         """
         self._put_off_those_left(index)
         self._headers.add(index)
@@ -297,7 +295,7 @@ class LoopSkipper:
             raise Irregular(why)
         trips = examination.registers.trips
         if trips >= FOR_EVER:
-            raise Endless
+            raise self.endless(loop.header)
         # the last steady trip is executed where a loop around this one is examined, see _check_outer
         left = proof.trips_left = trips - bool(self.examined)
         at_once = not loop.since.closed_phases(machine)
