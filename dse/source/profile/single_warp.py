@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -90,6 +90,7 @@ class WalkedCode:
     fetched: Callable[[int], float] = lambda index: 0.0  # cycles of fetching a block's instructions
 
 
+@runtime_checkable
 class Traced(Protocol):
     """A machine that executed code."""
 
