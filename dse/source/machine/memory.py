@@ -250,6 +250,7 @@ class GlobalMemory:
             if isinstance(argument, Pointer) and argument.repeats
         }
         self.written: set[int] = set()  # regions that the kernel stored to
+        self.taints: dict[int, int] = {}  # the unknown data that what it stored to each depends on, if any
         self._apart: dict[tuple[int, int], np.ndarray | None] = {}
         self._copied: set[int] = set()  # whose contents are copies of those of the arguments
 
@@ -311,10 +312,12 @@ class GlobalMemory:
         places = places if np.ptp(places) else np.full(alike, places.flat[0])
         return [apart[(places + word) % step] * (stride // (4 * step)) for word in range(size // 4)]
 
-    def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+    def store(self, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0) -> None:
         """Store words, except in regions of unknown or assumed contents."""
         region = address >> REGION_BITS
         for number in regions_of(address):
+            if taint:
+                self.taints[number] = self.taints.get(number, 0) | taint
             contents = self.regions.get(number)
             if contents is None or number in self.repeats:
                 continue

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,9 @@ def as_launched(made: Any, configuration: Configuration) -> Configuration:
         )
         if wanted > len(arguments):
             raise DseError(f"arguments: found {len(arguments)}, expected {wanted}")
-        arguments = tuple(_taken(passed, arguments) for passed in launched.passed)
+        scratch = launched.scratch_bytes * prod(configuration.grid)
+        written = Contents(np.zeros(scratch, np.uint8)) if 0 < scratch <= MOST_CONTENTS_BYTES else None
+        arguments = tuple(_taken(passed, arguments, written) for passed in launched.passed)
     return replace(
         configuration,
         grid=(launched.cluster * x, y, z),
@@ -54,9 +57,9 @@ def as_launched(made: Any, configuration: Configuration) -> Configuration:
     )
 
 
-def _taken(passed: Passed, arguments: Sequence[Argument]) -> Argument:
-    """Return the argument of a parameter."""
-    argument = None if passed.argument is None else arguments[passed.argument]
+def _taken(passed: Passed, arguments: Sequence[Argument], scratch: Contents | None) -> Argument:
+    """Return the argument of a parameter; the compiler's own are its scratch memory."""
+    argument = scratch if passed.argument is None else arguments[passed.argument]
     if not isinstance(argument, Descriptor) or passed.part == "pointer":
         return None if isinstance(argument, Descriptor) else argument
     parts: Mapping[str, Argument] = {

@@ -1,6 +1,6 @@
 """Copies of a tensor's box or of a run of bytes between global and shared memory (TMA), each by one thread.
 
-A descriptor among the kernel's parameters describes the tensor; registers hold the box's coordinates.
+A map describes the tensor (`tensor_maps`); registers hold the box's coordinates.
 Elements outside the tensor are not read or written; in shared memory the box is complete.
 """
 
@@ -11,13 +11,14 @@ from math import prod
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
-from dse.source.machine.launch import OF_CLUSTER, TensorMap, address_of
+from dse.source.machine.launch import OF_CLUSTER, REGION_BITS, TensorMap
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import in_block
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.machine.trips import Irregular
 from dse.source.nvidia.execute.register_changes import RegisterChanges, plus, times
+from dse.source.nvidia.execute.tensor_maps import maps_of
 from dse.source.nvidia.machine.state import Action, BoundProgram, Machine
 from dse.source.nvidia.sass.program import Step
 
@@ -34,11 +35,10 @@ class _Issue:
 
     blocks: np.ndarray  # [blocks] bool: whether its warp copies one
     threads: np.ndarray  # [blocks] the issuing thread
-    argument: int
+    start: np.ndarray  # [blocks] address of the tensor, or without one of the run
     bytes: np.ndarray  # [blocks] of a box
     receivers: np.ndarray  # [blocks] number of blocks to whose shared memory it goes
     tensor: TensorMap | None = None
-    start: np.ndarray | None = None  # [blocks] without a tensor: the address of a run
 
     def of_thread(self, value: np.ndarray) -> np.ndarray:
         """Return the values of the issuing threads: [blocks]."""
@@ -97,7 +97,7 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
 def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _Issue]]:
     """Yield the boxes copied by each warp, with its number in the block.
 
-    **Raises:** DseError if their tensor is no argument, or not in tiled mode.
+    **Raises:** DseError if their tensor is not known, or not in tiled mode.
     """
     in_bulk = step.opcode.startswith("UBLK")
     if not in_bulk and (not step.coordinates or not set(step.modifiers) <= _PLAIN):
@@ -108,24 +108,17 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
     address = machine.base(step, step.memory[-1], step.pipe == "global") + step.memory[-1].offset
     for warp in np.flatnonzero(there.any(0)).tolist():
         blocks, none = there[:, warp], np.zeros(len(there), np.int64)
-        issue = _Issue(blocks, first[:, warp], -1, none, none + 1)
-        owners = {machine.argument_at(base) for base in np.unique(issue.of_thread(address)[blocks]).tolist()}
-        argument = owners.pop() if len(owners) == 1 else -1
-        issue = replace(issue, argument=argument)
+        issue = _Issue(blocks, first[:, warp], none, none, none + 1)
+        issue = replace(issue, start=issue.of_thread(address))
         numbers = issue.of_thread(machine.r[step.bases[0]]) if in_bulk or step.has("MULTICAST") else none
         if step.has("MULTICAST"):
             issue = replace(issue, receivers=np.bitwise_count(numbers >> _SIZE))
         if in_bulk:
-            yield warp, replace(issue, bytes=_UNIT * (numbers % (1 << _SIZE)), start=issue.of_thread(address))
+            yield warp, replace(issue, bytes=_UNIT * (numbers % (1 << _SIZE)))
             continue
-        tensor = machine.launch.arguments[argument] if argument >= 0 else None
-        if not isinstance(tensor, TensorMap) or len(tensor.shape) != len(step.coordinates):
-            dimensions = len(step.coordinates)
-            problem = "found a tensor map made in the kernel (tl.make_tensor_descriptor), or not stated"
-            stated = "tensordesc<...>; CUtensorMap: ROWS,COLUMNS:half:BOX_ROWS,BOX_COLUMNS"
-            expected = f"expected an argument ({stated}) of {dimensions} dimensions"
-            raise machine.program.error(step, f"{problem}, {expected}")
-        yield warp, replace(issue, bytes=none + prod(tensor.box) * tensor.element_bytes, tensor=tensor)
+        for members, start, tensor in maps_of(machine, step, issue.start, blocks):
+            size = none + prod(tensor.box) * tensor.element_bytes
+            yield warp, replace(issue, blocks=members, start=start, bytes=size, tensor=tensor)
 
 
 def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np.ndarray, int]:
@@ -135,7 +128,6 @@ def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np
     """
     tensor = issue.tensor
     if tensor is None:
-        assert issue.start is not None
         whole = not ((issue.start | issue.bytes)[issue.blocks] % SECTOR).any()
         size = SECTOR if whole else _UNIT
         places = -(-int(issue.bytes[issue.blocks].max()) // (WARP * size)) * WARP
@@ -146,7 +138,7 @@ def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np
              for operand in reversed(step.coordinates)]  # fmt: skip
     origin = sum(
         (first * stride * tensor.element_bytes for first, stride in zip(start, tensor.strides, strict=True)),
-        np.full(len(issue.threads), address_of(issue.argument)),
+        issue.start,
     )
     strides = [stride * tensor.element_bytes for stride in tensor.strides[:-1]]
     aligned = not (origin % SECTOR).any() and not any(stride % SECTOR for stride in strides)
@@ -190,7 +182,8 @@ def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
     address = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
     rows = np.flatnonzero(issue.blocks)
     words = address[rows][:, None] + np.arange(0, size, 4)
-    name = f"contents of argument {issue.argument}" if step.pipe == "global" else OF_CLUSTER
+    argument = (int(issue.start[rows[0]]) >> REGION_BITS) - 1
+    name = f"contents of argument {argument}" if step.pipe == "global" else OF_CLUSTER
     taint = machine.source(name)
     machine.shared.store(
         np.repeat(rows, words.shape[1]), words.ravel(), 4, [np.zeros(words.size, np.uint32)], taint

@@ -92,11 +92,11 @@ def run(
     except Overwritten:
         bound.whole = bind_program(bound.program, bound.global_stores, bound.purpose, copies=True)
         return run(bound, launch, blocks, step_limit, loops, warps)
-    if bound.purpose is Purpose.COUNTS and warps is None:
-        check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
         with_stores = bind_program(bound.program, True, bound.purpose, copies=bound.copies)
         return run(with_stores, launch, blocks, step_limit, loops, warps)
+    if bound.purpose is Purpose.COUNTS and warps is None:
+        check_arrivals(machine)
     return machine
 
 

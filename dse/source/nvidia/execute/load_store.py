@@ -74,7 +74,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     stored, taints = _data(machine, step)
     data_taint = reduce(or_, taints, 0)
     if step.kind == "store":
-        memory.store(flat, step.bytes, [*map(lanes.of, stored)])
+        memory.store(flat, step.bytes, [*map(lanes.of, stored)], union(data_taint, lanes))
         return
     copied = lanes.of(_copied(machine, step, lanes)) if step.kind == "copy" else None
     words, unknown = _load_global(machine, flat if copied is None else flat[copied], step.bytes)
@@ -88,7 +88,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         taint = taint | data_taint | machine.source(OF_ATOMICS)
         stands_for = machine.launch.blocks * machine.launch.threads / np.prod(machine.shape)
         words, new = _atomic(step, flat, words[0], [*map(lanes.of, stored)], lanes.blocks, stands_for)
-        memory.store(flat, 4, [new])
+        memory.store(flat, 4, [new], union(data_taint, lanes))
     if copied is not None:
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
         loaded, words = words, [np.zeros(len(flat), _U32) for _ in words]

@@ -275,6 +275,8 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
     if addressed:
         elsewhere = step.kind == "copy" and "shared" not in memory.purpose.value  # that it stores to
         always |= packed.bits(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
+        if step.coordinates and memory.global_stores:
+            always |= _GLOBAL  # its tensor map
     if step.kind == "copy":  # a predicate decides whether global memory is read
         always |= (
             bits_of([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING

@@ -111,10 +111,10 @@ def test_loops_whose_stages_take_turns_are_skipped_exactly(name):
         assert len(skipped.trace) < len(full.trace) / 2
 
 
-def test_a_descriptor_must_be_of_an_argument():
+def test_a_descriptor_must_be_stated():
     launch = boxes(64, 512)
     none = replace(launch, arguments=(bytes(128), *launch.arguments[1:]), offsets=_offsets())
-    with pytest.raises(DseError, match=r"UTMALDG\.2D.*found a tensor map made .*, expected an argument"):
+    with pytest.raises(DseError, match=r"UTMALDG\.2D.*found a tensor map not stated, .*expected an argument"):
         run(bound("sm_90"), none, [(0, 0, 0)])
 
 
