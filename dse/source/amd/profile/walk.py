@@ -12,8 +12,10 @@ import re
 from collections import defaultdict
 from functools import lru_cache
 
+from dse.errors import DseError
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.slots import VCC, Register, V, operand
 from dse.source.amd.profile.pipes import Turns
 from dse.source.amd.profile.record import BlockRecord
 from dse.source.amd.text import Instruction
@@ -75,7 +77,7 @@ class _Cost:
     def __init__(self, code: Code, record: BlockRecord, block: int, times: Timing, turns: Turns) -> None:
         self.record, self.times, self.turns = record, times, turns
         self.counts = total_counts(record)[:, block]
-        self.slots: dict[str, int] = defaultdict(lambda: len(self.slots))  # of registers, by their names
+        self.slots: dict[int, int] = defaultdict(lambda: len(self.slots))  # by those of the executor
         target = code.listing.target
         self.stores_apart = not target.startswith("gfx9") and len(target) > 6
 
@@ -126,7 +128,7 @@ class _Cost:
         if inst.second is not None:
             more_reads, more_writes = registers(inst.second.opcode, inst.second.operands)
             reads, writes = reads + more_reads, writes + more_writes
-        return [self.slots[name] for name in reads], [self.slots[name] for name in writes]
+        return [self.slots[slot] for slot in reads], [self.slots[slot] for slot in writes]
 
 
 _COUNTER = {
@@ -163,29 +165,26 @@ _ACCUMULATES = ("v_fmac", "v_mac", "v_pk_fmac", "v_dot", "v_writelane", "v_smfma
 
 
 @lru_cache(maxsize=1 << 16)
-def registers(opcode: str, operands: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the vector registers, and the masks of lanes, that an instruction reads and writes."""
+def registers(opcode: str, operands: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the slots of vector registers, and of masks of lanes, that an instruction reads and writes."""
     if not operands:
-        return (("vcc",), ()) if "vcc" in opcode else ((), ())
+        return ((VCC,), ()) if "vcc" in opcode else ((), ())
     stores = opcode.startswith(_WRITES_NOTHING) or "load_lds" in opcode
     scalar = opcode.startswith("s_")
     masks = opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane", "v_s_"))
-    writes = () if stores or scalar else _names(operands[0], masks)
+    writes = () if stores or scalar else _slots(operands[0], masks)
     first = 0 if stores or opcode.startswith(_ACCUMULATES) else 1
-    reads = [name for operand in operands[first:] for name in _names(operand, scalar)]
+    reads = [slot for text in operands[first:] for slot in _slots(text, scalar)]
     return tuple(reads), writes
 
 
 @lru_cache(maxsize=1 << 16)
-def _names(operand: str, masks: bool) -> tuple[str, ...]:
-    operand = operand.replace("neg(", "").replace("abs(", "").strip("-|)")
-    if operand[:3] == "vcc" or operand[:1] == "s":
-        return (operand.replace("_lo", ""),) if masks else ()
-    if operand[:1] not in ("v", "a"):
+def _slots(text: str, masks: bool) -> tuple[int, ...]:
+    """Return the slots of an operand's registers, of scalar ones only if they are `masks`."""
+    try:
+        place = operand(text).place
+    except DseError:  # a label, or a counter
         return ()
-    if operand[1:].isdigit():
-        return (operand,)
-    if operand[1:2] == "[" and ":" in operand:
-        first, last = operand[2:].rstrip("]").split(":")
-        return tuple(f"{operand[0]}{number}" for number in range(int(first), int(last) + 1))
-    return ()
+    if not isinstance(place, Register) or not (masks or place.slot >= V):
+        return ()
+    return tuple(range(place.slot, place.slot + place.count))

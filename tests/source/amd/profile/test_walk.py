@@ -5,6 +5,7 @@ import pytest
 from dse.hardware import gpus
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.slots import slots_of
 from dse.source.amd.profile.pipes import turns
 from dse.source.amd.profile.record import record
 from dse.source.amd.profile.walk import _waits, registers, timing, walk
@@ -27,11 +28,14 @@ def inst(opcode: str, *operands: str) -> Instruction:
         ("global_store_dword", ("v0", "v1", "s[2:3]"), {"v0", "v1"}, set()),
         ("v_cmp_gt_u32", ("vcc", "v1", "v2"), {"v1", "v2"}, {"vcc"}),
         ("s_and_saveexec_b64", ("s[4:5]", "vcc"), {"vcc"}, set()),
+        ("v_add_f16", ("v1.h", "v2.l", "-v3.h"), {"v2", "v3"}, {"v1"}),
+        ("v_cvt_f32_i32", ("v1", "sext(v2)"), {"v2"}, {"v1"}),
+        ("s_cbranch_vccz", (".LBB0_1",), set(), set()),
     ],
 )
 def test_registers_read_and_written(opcode, operands, reads, writes):
     actual = registers(opcode, operands)
-    assert (set(actual[0]), set(actual[1])) == (reads, writes)
+    assert tuple(map(set, actual)) == (set(slots_of([*reads])), set(slots_of([*writes])))
 
 
 @pytest.mark.parametrize(
