@@ -1,11 +1,12 @@
 """Execute code with waves. Those at the same address execute together, the lowest address first, so that they
-converge as early as possible. At the start of a loop they wait for others inside it, at barriers for all of
-their block.
+converge as early as possible. At the start of a loop they wait for others inside it, until these wait for
+what others store; at barriers for all of their block.
 """
 
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +75,7 @@ class Scheduler:
         self.code, self.machine, self.step_limit = code, machine, step_limit
         self.ready: dict[int, Waves] = {}
         self.held: dict[int, Waves] = {}  # at a barrier, by their next stretch
+        self.before: dict[int, list[Any]] = {}  # registers where a loop's last trip began, if others waited
         self.loops = WaveLoopSkipper(machine, code, self.still_running) if skip_loops else None
 
     def condition(self, name: str) -> np.ndarray | None:
@@ -100,7 +102,12 @@ class Scheduler:
             if executed > self.step_limit:
                 raise self.still_running(index)
             machine.execute_in(waves)
-            if loops is not None and index <= came_from:
+            if index <= came_from and self.ready and self.spins(index):
+                self.enter(index, waves)
+                index = next(iter(self.ready))  # who has waited longest
+                waves = self.ready.pop(index)
+                machine.execute_in(waves)
+            elif loops is not None and index <= came_from:
                 loops.trip(index, waves, self.ready)
             came_from = index
             stretch = stretches[index]
@@ -120,6 +127,15 @@ class Scheduler:
         while inside := [other for other in self.ready if index < other <= stretches[index].last]:
             index = min(inside)
         return index
+
+    def spins(self, index: int) -> bool:
+        """Return whether a trip of a loop, which begins again here, changed no register: it waits."""
+        before, now = self.before.get(index), self.machine.r[:CONSTANTS]
+        self.before[index] = now
+        return before is not None and all(
+            old is new or (old is not None and new is not None and np.array_equal(old, new))
+            for old, new in zip(before, now, strict=True)
+        )
 
     def enter(self, index: int, waves: Waves) -> None:
         """Let waves enter a stretch next."""

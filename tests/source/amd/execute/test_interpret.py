@@ -234,3 +234,34 @@ def test_what_is_not_known_is_named(written):
     launch = replace(launch, most_steps=500)
     with pytest.raises(DseError, match="still running after 500 stretches, at s_branch"):
         execute(endless, launch, [(0, 0, 0)], skip_loops=False)
+
+
+def test_a_wave_that_others_spin_for_goes_on_from_the_start_of_their_loop(written):
+    """The second wave waits in each trip for what the first stores in its next one."""
+    code = """
+    v_and_b32 v0, 0x3ff, v0
+    v_lshrrev_b32 v1, 6, v0
+    v_readfirstlane_b32 s3, v1
+    s_sub_i32 s10, 6, s3
+    v_mov_b32 v2, 0
+    s_mov_b32 s8, 0
+.LBB0_1:
+    s_add_i32 s8, s8, 1
+    s_cmp_lg_u32 s3, 0
+    s_cbranch_scc1 .LBB0_2
+    v_mov_b32 v3, s8
+    ds_write_b32 v2, v3
+    s_branch .LBB0_3
+.LBB0_2:
+    ds_read_b32 v4, v2
+    s_waitcnt lgkmcnt(0)
+    v_readfirstlane_b32 s9, v4
+    s_cmp_le_u32 s9, s8
+    s_cbranch_scc1 .LBB0_2
+.LBB0_3:
+    s_cmp_lt_u32 s8, s10
+    s_cbranch_scc1 .LBB0_1
+    """
+    machine = run(written(code, lds=256), [None, None], threads=128)
+    turns, spins = 6 + 5, 4 * 6  # few trips of those that wait
+    assert turns < len(machine.trace) < 3 * turns + spins
