@@ -1,6 +1,8 @@
-"""Small launches of listed kernels, of which several files look at what goes past the caches."""
+"""Small launches of listed kernels, of which several files look at what goes past the caches; and files."""
 
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,3 +67,16 @@ def launched() -> Launched:
 @pytest.fixture(params=LAUNCHES)
 def kernel(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """`write(text)`: a file with this text."""
+
+    def write(text: str, name: str = "k.cu") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write

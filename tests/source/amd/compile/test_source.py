@@ -1,7 +1,6 @@
 """CUDA and HIP files compiled for AMD GPUs by clang, without ROCm."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,16 +17,6 @@ from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.options import check as check_for_nvrtc
 
 GFX90A = 0x90A
-
-
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(text: str, name: str = "own.cu") -> Path:
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return write
 
 
 def built(source: HipSource, target: int = GFX90A, **defines: object) -> Built:
@@ -194,7 +183,7 @@ MISSING = "1: include: found no {} beside the file or in the folders given"
 )
 def test_what_the_compiler_says_is_one_line(write, text, expected):
     failure = compile_source(read_source(write(text)), GFX90A, ())
-    assert failure == Failure("compile error", f"own.cu:{expected}")
+    assert failure == Failure("compile error", f"k.cu:{expected}")
 
 
 def test_too_much_lds_is_a_failure_by_name(write):
@@ -221,7 +210,7 @@ def test_options_are_in_the_digest_and_on_a_list(write):
     assert plain.digest != fast.digest
     assert fast.options == ("-ffast-math",)
     assert len(built(fast).text) < len(built(plain).text)
-    with pytest.raises(DseError, match=r"own.cu: compiler options: found '-fplugin=x.so', expected one of"):
+    with pytest.raises(DseError, match=r"k.cu: compiler options: found '-fplugin=x.so', expected one of"):
         read_source(path, given=("-fplugin=x.so",))
 
 
@@ -234,7 +223,7 @@ def test_a_compiler_that_meets_its_limit_is_ended(write, monkeypatch):
     __global__ void k(float* a) { a[threadIdx.x] = F<30, 1>::f(a[0]); }""")
     monkeypatch.setenv("DSE_COMPILE_SECONDS", "0.3")
     stopped = compile_source(read_source(path), GFX90A, ())
-    message = "own.cu: the compiler ended after 0.3 s (DSE_COMPILE_SECONDS)"
+    message = "k.cu: the compiler ended after 0.3 s (DSE_COMPILE_SECONDS)"
     assert stopped == Failure("compiler stopped", message)
 
 

@@ -1,7 +1,5 @@
 """What files declare, told from their text."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,16 +19,6 @@ PTX = """
 .address_size 64
 .visible .entry k(.param .u64 a, .param .f32 b) { ret; }
 """
-
-
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(text: str, name: str = "k.cu") -> Path:
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return write
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,6 @@ extern "C" __global__ void clear(float* a) { a[threadIdx.x] = 0; }
 """
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(text: str, name: str = "k.cu") -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return path
-
-    return write
-
-
 def compiled(path: Path, kernel: str = "", arch: int = 80, **defines: object) -> Compiled:
     result = compile_source(read_source(path, kernel), arch, defines)
     assert isinstance(result, Compiled), result
