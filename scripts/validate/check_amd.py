@@ -30,6 +30,7 @@ from dse.measure.reference import REFERENCES
 from dse.source.amd.compile.source import Built, compile_source, read_source
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.slots import CONSTANTS, A, V
 from dse.source.amd.profile.walk import registers
 from dse.source.amd.text import Listing, parse
 from dse.source.launches import Array, Configuration, configurations
@@ -116,13 +117,16 @@ def resources_differ(listing: Listing, target: str) -> str | None:
 
     A SIMD's waves follow from blocks of one wave, without LDS, as the compiler has it.
     """
-    most = {"v": 0, "a": 0}
-    for step in listing.instructions:
-        for part in (step, step.second):
-            for name in () if part is None else sum(registers(part.opcode, part.operands), ()):
-                if name[0] in most and name[1:].isdigit():
-                    most[name[0]] = max(most[name[0]], int(name[1:]) + 1)
-    touched = -(-most["v"] // 4) * 4 + most["a"] if most["a"] else most["v"]
+    slots = [
+        slot
+        for step in listing.instructions
+        for part in (step, step.second)
+        if part is not None
+        for slot in sum(registers(part.opcode, part.operands), ())
+    ]
+    vectors = max((slot + 1 - V for slot in slots if V <= slot < A), default=0)
+    accumulators = max((slot + 1 - A for slot in slots if A <= slot < CONSTANTS), default=0)
+    touched = -(-vectors // 4) * 4 + accumulators if accumulators else vectors
     if touched != listing.vgprs:
         return f"vector registers: the code names {touched}, the compiler states {listing.vgprs}"
     if target not in TARGETS:
