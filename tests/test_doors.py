@@ -1,6 +1,7 @@
 """Every door for files of others: whatever comes in, what comes out is data, or one printable line."""
 
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -133,10 +134,8 @@ def test_readers_of_sources_take_linear_time(text):
     """Each took over ten seconds."""
     declared_in(text)
     constants(text, {}, 1)
-    try:
+    with suppress(DseError):  # of a comment that is too long
         list(included(text, "k.cu", ["/nowhere"]))
-    except DseError as error:
-        assert "comment of over" in str(error)  # noqa: PT017 one of the texts is refused
 
 
 def test_an_include_behind_a_long_comment_is_no_way_out(tmp_path):

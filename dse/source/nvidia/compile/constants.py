@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dse.core.commas import split
+from dse.source.nvidia.compile.kernel_names import COMMENT
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,6 @@ _WORDS = {word for name in _TYPES for word in name.split()} | {"long", "auto"}
 
 _TOKEN = re.compile(r"\d\w*|(?:\w+::)*\w+|<<|>>|<=|>=|==|!=|&&|\|\||\S")
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)(.*)", re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DECLARED = re.compile(
     r"\b(?:(?P<outside>extern\s+)?(?P<shared>__shared__)(?:\s+__align__\s*\(\s*\d+\s*\)|\s+volatile|\s+alignas\s*\(\s*\d+\s*\))*"
     r"|(?:static\s+|__device__\s+|inline\s+)*(?:constexpr|const)(?:\s+static|\s+const)*+)"
@@ -314,5 +314,5 @@ _DECLARED = re.compile(
 
 def _lines(text: str) -> Sequence[str]:
     """Split a text into lines without comments; continued lines are joined."""
-    bare = _COMMENT.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
+    bare = COMMENT.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     return re.sub(r"\\\s*\n", " ", bare).splitlines()

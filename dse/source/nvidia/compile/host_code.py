@@ -228,7 +228,7 @@ _IN_STD = re.compile(r"(?:struct|using|constexpr bool|T&|void) (\w+)\b")
 _OF_DEVICE = ("__device__", "__global__", "__constant__", "__shared__", "constexpr")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
 _MASKED = re.compile(  # comments, strings, characters and directives
-    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"|(?<!\w)\'(?:[^\'\\\n]|\\.)+\''
+    r'//[^\n]*|/\*.*?(?:\*/|\Z)|R"(\w*)\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"|(?<!\w)\'(?:[^\'\\\n]|\\.)+\''
     r"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*",
     re.DOTALL | re.MULTILINE,
 )

@@ -46,10 +46,10 @@ def declared_in(text: str, *headers: str) -> list[str]:
 
 def plain(text: str) -> str:
     """Remove comments, and annotations of functions with brackets."""
-    return _ANNOTATION.sub(" ", _COMMENT.sub(" ", text))
+    return _ANNOTATION.sub(" ", COMMENT.sub(" ", text))
 
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)  # one without an end, to the end of the text
 _ANNOTATION = re.compile(
     r"\b__(?:launch_bounds|cluster_dims|maxnreg|block_size|attribute|align)__\s*"
     r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
