@@ -5,10 +5,15 @@ import triton.language as tl
 
 
 @triton.jit
+def described(start, rows, columns, step, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    return tl.make_tensor_descriptor(start, [rows, columns], [columns, step], [ROWS, COLUMNS])
+
+
+@triton.jit
 def made(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])  # type: ignore[arg-type]
-    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])  # type: ignore[arg-type]
-    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])  # type: ignore[arg-type]
+    a = described(a_ptr, M, K, 1, BM, BK)
+    b = described(b_ptr, K, N, 1, BK, BN)
+    c = described(c_ptr, M, N, 1, BM, BN)
     by_boxes(a, b, c, K, BM, BN, BK)
 
 

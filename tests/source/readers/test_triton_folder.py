@@ -107,6 +107,13 @@ def test_code_for_amd_is_read_as_when_it_was_compiled(run_dse, monkeypatch, tmp_
     assert kept.keys() == {4, 8}
     refused = run_dse("rank", f"{tmp_path}:add", "-g", "w7900", *launch[2:])
     assert "found gfx1100, expected one of gfx942 (" in refused.err
+    refused = run_dse("rank", f"{tmp_path}:add", "-g", "h100-sxm", *launch[2:])
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "architecture: found gfx942, expected code in .cubin files" in refused.err
+    next(tmp_path.glob("*/add.amdgcn")).write_text("")
+    refused = run_dse("rank", f"{tmp_path}:add", *launch)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "add.amdgcn: found no .amdgcn_target, expected assembly" in refused.err
 
 
 def test_mistakes(folder, tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dse.core.files import read_text
+from dse.errors import DseError
 from dse.source.amd.compile.source import Built, without_debug
 from dse.source.contract import Launched
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
@@ -34,9 +35,14 @@ class HipTritonSource(triton.TritonSource):
 class HipTritonCache(triton_cache.TritonCache):
     """A folder of Triton's cache for AMD GPUs."""
 
+    suffix = triton_cache.CODE[1]
+
     def made(self, code: Path, launched: Launched) -> Built:
         """Read assembly."""
-        return Built(without_debug(read_text(code, nvrtc.MOST_BYTES)), self.compiler, launched)
+        text = read_text(code, nvrtc.MOST_BYTES)
+        if ".amdgcn_target" not in text:
+            raise DseError(f"{code}: found no .amdgcn_target, expected assembly of Triton's AMD backend")
+        return Built(without_debug(text), self.compiler, launched)
 
 
 def read_folder(path: Path, kernel: str = "") -> HipTritonCache:

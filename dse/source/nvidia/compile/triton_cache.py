@@ -66,6 +66,7 @@ class TritonCache(OfTriton):
     entries: tuple[CachedKernel, ...]
     digest: str
     text = ""
+    suffix = CODE[0]  # of the code that this toolchain reads
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,8 +84,14 @@ class TritonCache(OfTriton):
         return f"Triton {self.entries[0].metadata.triton_version}".strip()
 
     def architectures(self) -> tuple[int, ...]:
-        """List the architectures of the code."""
-        return tuple(sorted({entry.arch for entry in self.entries}))
+        """List the architectures of the code. **Raises:** DseError if all is another vendor's."""
+        own = {entry.arch for entry in self.entries if entry.code.suffix == self.suffix}
+        if not own:
+            targets = ", ".join(sorted({str(entry.metadata.target) for entry in self.entries}))
+            raise DseError(
+                f"{self.path}: architecture: found {targets}, expected code in {self.suffix} files"
+            )
+        return tuple(sorted(own))
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
         """Return the number of the file."""
