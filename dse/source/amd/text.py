@@ -333,12 +333,11 @@ def _directives(lines: Sequence[str], kernel: str) -> dict[str, int]:
 
 def _symbols(lines: Sequence[str]) -> dict[str, bytes]:
     """Return the initial contents of variables in memory; b"" for those that only the program sets."""
-    objects = {
-        text.split()[1].split(",")[0] for text in lines if text.startswith("\t.type") and "@object" in text
-    }
-    contents, parts = dict.fromkeys(objects, b""), list[bytes | int]()  # an int: so many zeros
+    objects = [text for text in lines if text.startswith("\t.type") and "@object" in text]
+    contents = {text.split()[1].split(",")[0]: b"" for text in objects}  # in the order of the text
+    parts = list[bytes | int]()  # an int: so many zeros
     for text in lines:
-        if text.partition(":")[0] in objects:
+        if text.partition(":")[0] in contents:
             parts = []
         elif match := _DATA.match(text):
             kind, value, written = match.groups()

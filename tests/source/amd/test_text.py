@@ -55,6 +55,12 @@ def test_lines_are_those_of_the_kernels_own_file(written):
     assert [step.line for step in listing.instructions] == [66, 89, 60, None, None]
 
 
+def test_variables_keep_the_order_of_the_text(written):
+    names = [f"table_{place}" for place in range(8)]  # their places in memory follow from it
+    listing = written([f"\t.type\t{name},@object" for name in names])
+    assert [*listing.symbols] == names
+
+
 def test_what_is_no_such_text_is_refused(written):
     with pytest.raises(DseError, match=r"assembly: found no \.amdgcn_target"):
         parse("\t.version 8.0\n")
