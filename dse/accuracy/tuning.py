@@ -1,7 +1,7 @@
 """Distance of tuning from the optimum on measured spaces, with and without a model of the kernel."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ class TuningSettings:
     """Settings of the tuning that is scored.
 
     With `parts`, figures are means over as many random halves of a table, each with its own optimum.
-    `order` is one of ORDERS: "reversed" reverses the order of the predictions, "none" removes them.
+    `order` is one of ORDERS: "reversed" reverses the order of the predictions, "none" removes them. Only rows
+    with the values of `fixed` count, as where a parameter had no effect on what was measured.
 
     **Raises:** DseError for another order, or a budget below the first of BUDGETS.
     """
@@ -37,6 +38,7 @@ class TuningSettings:
     budget: int = 100
     parts: int = 0
     order: str = ORDERS[0]
+    fixed: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -77,21 +79,35 @@ def row(path: Path, plan: TuningSettings, note: Note = ignore, progress: Progres
     """
     budgets = [count for count in BUDGETS if count <= plan.budget]
     origin, kernel, table, choices = known(path, plan.how, note, progress)
-    choices = in_order(choices, plan.order)
+    rows = _with_values(choices.parameters, plan.fixed)
+    choices, time_s, ok = in_order(choices.rows(rows), plan.order), table.time_s[rows], table.ok[rows]
     if origin != "none" and plan.order != ORDERS[0]:
         origin = f"{origin}, {plan.order}" if choices.modelled else "none"
-    halves = [_half(len(table.ok), part) for part in range(plan.parts)] or [np.arange(len(table.ok))]
+    halves = [_half(len(ok), part) for part in range(plan.parts)] or [np.arange(len(ok))]
     total = len(halves) * (len(FITS) + 1) * plan.seeds
     with progress(f"Tuning {space_of(path)} on {gpu_of(path)}", total) as advance:
         scores = [
-            _scores(choices.rows(half), table.time_s[half], table.ok[half], plan.seeds, budgets, advance)
+            _scores(choices.rows(half), time_s[half], ok[half], plan.seeds, budgets, advance)
             for half in halves
         ]
     result: dict[str, Any] = {"space": space_of(path), "kernel": kernel, "gpu": gpu_of(path), "from": origin}
-    result["configurations"] = len(table.ok)
+    result["configurations"] = len(ok)
     for name, value in scores[0].items():
         result[name] = None if value is None else float(np.mean([score[name] or 0.0 for score in scores]))
     return result
+
+
+def _with_values(parameters: Mapping[str, np.ndarray], fixed: Mapping[str, float]) -> np.ndarray:
+    """List the rows of a table that have the fixed values. **Raises:** DseError if there are none."""
+    rows = np.arange(len(next(iter(parameters.values()))))
+    for name, value in fixed.items():
+        if name not in parameters:
+            raise DseError(f"set: found {name!r}, {one_of(name, parameters)}")
+        rows = rows[parameters[name][rows] == value]
+        if not len(rows):
+            allowed = ", ".join(map(str, np.unique(parameters[name]).tolist()))
+            raise DseError(f"set: {name}: found no row with {value}, expected one of {allowed}")
+    return rows
 
 
 def in_order(choices: Candidates, order: str) -> Candidates:

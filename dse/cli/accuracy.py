@@ -142,6 +142,10 @@ def tuning(
     order: Annotated[
         str, typer.Option(metavar="ORDER", help="Predictions used: predicted, reversed, or none.")
     ] = "predicted",
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Only rows with this value; repeatable."),
+    ] = None,
     json: JsonOption = False,
     page: PageOption = None,
 ) -> None:
@@ -157,13 +161,14 @@ def tuning(
     cost of a wrong model.
     """
     _one_form(json, page)
-    closed_form = inputs.closed_form(model)
+    closed_form, fixed = inputs.closed_form(model), inputs.settings(changed)
     from dse.accuracy.known import PredictionSettings
     from dse.accuracy.tuning import TuningSettings, evaluate, table, with_mean
     from dse.report.conclusion import conclude
     from dse.report.show import progress, show
 
-    plan = TuningSettings(PredictionSettings(closed_form, compiled, by_source), seeds, budget, parts, order)
+    how = PredictionSettings(closed_form, compiled, by_source)
+    plan = TuningSettings(how, seeds, budget, parts, order, fixed)
     rows = list(evaluate(folder, plan, only, _note, progress))
     if json:
         _print_json({"rows": rows})

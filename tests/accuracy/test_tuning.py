@@ -24,6 +24,8 @@ def test_a_described_kernel(answer, run_dse, folder):
     assert row["untuned_top20"] == row["tune_10"] == pytest.approx(1)
     assert 0 < row["random_20"] < 1
     assert "tune_20" not in row
+    [part] = answer("accuracy", "tuning", folder, *FEW, "--set", "items=1")["rows"]
+    assert 0 < part["configurations"] < row["configurations"]
     assert "| toys | A100 | described |" in run_dse("accuracy", "tuning", folder, *FEW, "--page", "-").out
 
 
@@ -90,6 +92,7 @@ def test_the_order_is_turned_about_its_middle():
     [
         (["--budget", "4"], "'--budget'"),
         (["--order", "revers"], "order: found 'revers', expected one of predicted, reversed, none; did you"),
+        (["--set", "items"], "--set: found 'items', expected NAME=VALUE"),
         (["--model", "pipeline"], "--model: found pipeline, expected a closed form"),
     ],
 )
