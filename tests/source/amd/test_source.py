@@ -216,6 +216,19 @@ def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
     assert traffic.loads_past_l2 == pytest.approx(128 / 8 * (1 + 1 / 53), rel=0.03)
 
 
+@BOTH
+def test_what_all_blocks_share_goes_to_each_l1_once(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void f(const float* x, float* y) {
+        float sum = 0;
+        for (int k = 0; k < 64; ++k) sum += x[k * 64 + threadIdx.x];
+        y[blockIdx.x * 64 + threadIdx.x] = sum;
+    }"""
+    [traffic] = [phase.traffic for phase in read(tmp_path / "f.cu", text, gpu, 64, 8000).counts.phases]
+    assert traffic is not None
+    assert 8000 * traffic.loads_past_l1 == pytest.approx(int(gpu.gpu.sm_count) * 64 * 8, rel=0.01)
+    assert 8000 * traffic.loads_past_l2 == pytest.approx(64 * 8, rel=0.01)
+
+
 def test_segments_that_most_blocks_are_behind_are_moved(tmp_path: Path):
     text = """__global__ void f(const int* ends, const float* x, float* y) {
         int first = ends[blockIdx.x / 128] + blockIdx.x % 128 * 64, i = first + threadIdx.x;
