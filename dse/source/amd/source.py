@@ -192,7 +192,7 @@ def check_stated(
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
     steps = ran.record.program.steps
-    loads = [access.base for access in ran.machine.accesses if not steps[access.index].stores]
+    loads = [access.base for access in ran.machine.accesses if steps[access.index].writes]
     loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
     does = "says where others are read" if ran.missing.what == "address" else "ends or skips work"
     arrays: dict[int | str, Declared] = {

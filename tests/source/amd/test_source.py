@@ -151,7 +151,7 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tm
         ("int i = atomicAdd(next, 1); if (i < n) out[i] = 1.0f;", True),
         ("int i = blockIdx.x * 64 + threadIdx.x; if (i < n) atomicAdd(next, 1);", False),
         ("for (;;) { int i = atomicAdd(next, 1); if (i >= n) return; out[i] = 1.0f; }", True),
-        ("while (atomicCAS(next, 0, 1)); out[0] = 1.0f; atomicExch(next, 0);", True),  # no one waits
+        ("if (!threadIdx.x) { while (atomicCAS(next, 0, 1)); out[0] = 1; atomicExch(next, 0); }", True),
     ],
 )
 def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: bool, tmp_path: Path):
@@ -198,6 +198,30 @@ def test_threads_take_turns_to_add_fractions_in_shared_memory(
     counts = read(tmp_path / "f.cu", text, gpu, 64, 1).counts
     assert sum(counts.total(f"shared {way}", "requests") for way in ("store", "load")) == 4 * turns + 4
     assert not counts.unknown
+
+
+@pytest.mark.parametrize("name", ["mi250x", "w6600", "w7800"])
+def test_lanes_of_a_wave_take_turns_to_compare_and_swap(name: str, tmp_path: Path):
+    """Eight add to a word, in the LDS and in global memory. Contents of a counter are not asked for."""
+    text = """__device__ void add(double* to, double value) {
+        unsigned long long seen = *(unsigned long long*)to, old;
+        do {
+            double sum = value + __longlong_as_double(old = seen);
+            seen = atomicCAS((unsigned long long*)to, old, __double_as_longlong(sum));
+        } while (seen != old);
+    }
+    __global__ void f(const double* x, double* y, int* counter) {
+        __shared__ double s[64];
+        s[threadIdx.x] = 0;
+        __syncthreads();
+        add(&s[threadIdx.x / 8], x[threadIdx.x]);
+        add(&y[threadIdx.x / 8], x[threadIdx.x]);
+        atomicAdd(counter, 1);
+    }"""
+    counts = read(tmp_path / "f.cu", text, gpus.load(name), 64, 4).counts
+    assert counts.total("shared load", "requests") == counts.warps * (1 + 8)
+    assert counts.total("global load", "requests") == counts.warps * (1 + 1 + 8)
+    assert {array for array, *_ in counts.zeros} == {"x", "y"}
 
 
 @BOTH
