@@ -354,10 +354,14 @@ LIST = """__global__ void f(int* length, const int* first, const int* next) {
     }"""
 IN_MEMORY = "__global__ void f(const float* const* x, float* y, int n) { y[threadIdx.x] = x[blockIdx.x][n]; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
+PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
+        y[threadIdx.x] = x[(int)at[threadIdx.x].x];
+    }"""
 ASKED = {  # a kernel, what is stated, and what is asked for
     "an array that is large enough": (ARRAY, ("a=64:int:index",), ""),
     "one that is too small": (ARRAY, ("a=63:int:index",), "a: found accesses outside of the array"),
     "a counter that says where": (COUNTER, (), "number: found no contents of the array, which says where"),
+    "fractions that lead to others": (PLACES, (), "at: found no contents of the array, which says where"),
     "one that is stated": (COUNTER, ("number=1:int:0",), ""),
     "whole numbers that end loops": (ROWS, (), "starts: found no contents of the array, which ends or skips"),
     "stated ones": (ROWS, ("starts=65:int:index * 3",), ""),  # what is stored, or has fractions, is not

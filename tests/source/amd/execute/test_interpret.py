@@ -186,9 +186,10 @@ def test_only_masked_lanes_of_triton_lie_at_two_gigabytes(written):
         loaded(2**31 + 2**25)
 
 
-def test_loads_to_the_lds_lie_side_by_side(written):
+@pytest.mark.parametrize("load", ["buffer_load_dword v1, s[8:11], 0 offen", "global_load_dword v1, s[4:5]"])
+def test_loads_to_the_lds_lie_side_by_side(written, load: str):
     code = [*_BEGIN, *(line.format(size=1024) for line in _BUFFER), "s_movk_i32 m0, 0x100"]
-    code += ["buffer_load_dword v1, s[8:11], 0 offen offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
+    code += [f"{load} offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
     code += ["ds_read_b32 v8, v6 offset:260", *_END]  # the offset counts at both ends
     arguments = words()
     machine = run(written(code, lds=1024), [arguments, np.zeros(128, U32)])
