@@ -357,11 +357,18 @@ COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)
 PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
         y[threadIdx.x] = x[(int)at[threadIdx.x].x];
     }"""
+HALVES = """#include <cuda_fp16.h>
+    __global__ void f(int* y, const half2* x, const half* w, float b) {
+        half2 v = __hfma2(x[threadIdx.x], x[threadIdx.x + 1], x[threadIdx.x + 2]);
+        if (__low2float(v) * __half2float(w[threadIdx.x]) + b > 0) y[threadIdx.x] = 1;
+    }"""
 ASKED = {  # a kernel, what is stated, and what is asked for
     "an array that is large enough": (ARRAY, ("a=64:int:index",), ""),
     "one that is too small": (ARRAY, ("a=63:int:index",), "a: found accesses outside of the array"),
     "a counter that says where": (COUNTER, (), "number: found no contents of the array, which says where"),
     "fractions that lead to others": (PLACES, (), "at: found no contents of the array, which says where"),
+    "halves": (HALVES, ("b=0.0",), ""),
+    "halves that are stated": (HALVES, ("x=66:__half2:random", "w=64:half:1", "b=0.0"), ""),
     "one that is stated": (COUNTER, ("number=1:int:0",), ""),
     "whole numbers that end loops": (ROWS, (), "starts: found no contents of the array, which ends or skips"),
     "stated ones": (ROWS, ("starts=65:int:index * 3",), ""),  # what is stored, or has fractions, is not
