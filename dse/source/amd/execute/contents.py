@@ -228,8 +228,8 @@ class MemoryMachine(WaveMachine):
             for start, end in self.unknown_arguments if not self.assume_zeros else ():
                 if offset < end and offset + accessed.bytes > start:
                     return self._arguments_around(address, accessed)
-        if self.waves is not None and address.size > 1:
-            address = np.where(self.waves, address, _first(address, self.waves))
+        if address.size > 1:  # ended waves, too, hold anything
+            address = np.where(self.running.mask, address, _first(address, self.running.mask))
         flat = self._words_at(address.reshape(-1), accessed.bytes)
         return None if flat is None else [word.reshape(address.shape) for word in flat]
 

@@ -243,6 +243,16 @@ def test_loads_to_the_lds_lie_side_by_side(written, load: str):
     np.testing.assert_array_equal(result(machine, 1)[::2], arguments[:, 1])
 
 
+def test_scalar_loads_of_blocks_that_ended_are_none(written):
+    """The first one's address would be 4 GiB behind the array."""
+    code = [*_BEGIN, "s_sub_u32 s8, s2, 1", "s_lshl_b32 s8, s8, 2", "s_cmp_lg_u32 s2, 0"]
+    code += ["s_cbranch_scc1 .LBB0_1", "s_endpgm", ".LBB0_1:", "s_add_u32 s8, s4, s8", "s_addc_u32 s9, s5, 0"]
+    code += ["s_load_dword s10, s[8:9], 0x8", "s_waitcnt lgkmcnt(0)", "v_mov_b32 v8, s10", *_END]
+    machine = run(written(code), [words(), np.zeros(128, U32)], blocks=2)
+    assert not machine.outside
+    assert (result(machine, 1)[::2] == words()[0, 2]).all()
+
+
 def test_a_mask_that_is_not_known_leaves_other_waves_theirs(written):
     """The second block skips what makes the mask unknown, and reads the number that lay there before."""
     code = [*_BEGIN, "s_mov_b32 s8, 5", "s_cmp_lg_u32 s2, 0", "s_cbranch_scc1 .LBB0_1"]
