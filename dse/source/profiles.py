@@ -15,7 +15,7 @@ import numpy as np
 
 from dse.core.cluster import processors
 from dse.core.parallel import parallel_map
-from dse.core.processes import OverLimit
+from dse.core.processes import OverLimit, memory_limited
 from dse.core.version import __version__
 from dse.errors import DseError
 from dse.hardware import occupancy
@@ -26,7 +26,9 @@ from dse.source.caches.places import Probe
 from dse.source.contract import STOPPED, Failure, Source, lasting
 from dse.source.kept import pack, unpack
 from dse.source.launches import ASSUMED, Configuration, NotStated, assuming, plainly
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Recorded
 from dse.source.profile.average_warp import all_insts, warp_counts
 from dse.source.profile.characterise import Barriers, Characterisation, PhaseCounts
@@ -251,7 +253,14 @@ def moved(
     A thread accesses `local_bytes` of its own memory; `probe` as in `dse.source.caches.cache_model.misses`.
     """
     resident = int(_resident_blocks(gpu, asked))
-    traffic = misses(machine, sample, caches_of(gpu, int(asked.shared_bytes), resident, local_bytes), probe)
+
+    def limited(blocks: Sequence[Dimensions], warps: Sequence[int] | None) -> Addresses:
+        assert probe is not None
+        with memory_limited(machine.program.kernel):  # other blocks may run for far longer
+            return probe(blocks, warps)
+
+    caches = caches_of(gpu, int(asked.shared_bytes), resident, local_bytes)
+    traffic = misses(machine, sample, caches, probe and limited)
     return traffic, latency(sum(traffic.values(), Traffic()), gpu)
 
 

@@ -192,9 +192,10 @@ def check_stated(
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
     steps = ran.record.program.steps
-    loads = [access.base for access in ran.machine.accesses if not steps[access.index].stores]
+    loads = [access.base for access in ran.machine.accesses if steps[access.index].writes]
     loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
-    does = "says where others are read" if ran.missing.what == "address" else "ends or skips work"
+    leads = ran.missing.what == "address"
+    does = "says where others are read" if leads else "ends or skips work"
     arrays: dict[int | str, Declared] = {
         index: parameter
         for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False))
@@ -208,7 +209,7 @@ def check_stated(
     if numbers and not arrays:
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], numbers))
     for place, array in _deciding(ran, arrays).items():
-        if array.whole:
+        if array.whole or leads:
             raise NotStated(no_contents(kernel, array.name, does, array.kind or "int32"))
         zeros[place] = array.name, array.kind or "float"
     return zeros

@@ -244,7 +244,7 @@ def _instruction(text: str, index: int, line: int | None) -> Instruction:
     opcode, _, written = first.partition(" ")
     operands, modifiers = _operands(opcode, written.strip())
     opcode = _ENCODING.sub("", opcode).replace("v_dual_", "v_")
-    if opcode.startswith("buffer_load_") and "lds" in modifiers:  # in the form of loads from global memory
+    if opcode.startswith(("buffer_load_", "global_load_")) and "lds" in modifiers:  # as CDNA 3 writes them
         opcode = opcode.replace("load_", "load_lds_", 1)
     return Instruction(index, opcode, operands, modifiers, line, second)
 

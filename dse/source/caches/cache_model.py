@@ -177,7 +177,7 @@ def misses(
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = _replaced(caches.l2_bytes, apart)
     again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0][0], wave)
-    l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
+    l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros((2, len(stored.distance)))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, by_array[0], l1_chance, back, wave, own, gone)
     _, written, _ = stored.first(sample, by_array[1], nowhere, back, wave)

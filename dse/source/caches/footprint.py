@@ -132,25 +132,26 @@ class Footprint:
         counts = (cover.count(there.astype(float), len(self.sector)) for cover in self.covers)
         return sum(counts, np.ones(len(self.sector)))
 
-    def _found(self, amounts: np.ndarray) -> np.ndarray:
-        """Return the probability that no block left a sector, by the probability of each block: [sectors]."""
+    def _left(self, chance: np.ndarray) -> np.ndarray:
+        """Sum the probabilities that other blocks, earlier and later ones, leave each sector: [sectors]."""
         total = np.zeros(len(self.sector))
         for cover in self.covers:
-            total += cover.count(amounts, len(total))
-        return np.exp(-total / 2)  # earlier and later ones
+            total += cover.count(chance, len(total))
+        return total
 
     def chance(self, l1_bytes: float, sm_count: int) -> np.ndarray:
-        """Return the probability that a block ran on the same SM and is still in its L1: [blocks]."""
+        """Return the probability that a block ran on the same SM, and is still in its L1: [2, blocks]."""
         if int(np.prod(self.grid)) <= sm_count:  # each block has an SM of its own
-            return np.zeros(len(self.distance))
+            return np.zeros((2, len(self.distance)))
         lines = len(np.unique(self.sector // IN_LINE)) / max(l1_bytes / LINE, 1e-9)
-        new, chance = 1.0, np.zeros(len(self.distance))
+        ran = kept = np.full(len(self.distance), 1.0 / sm_count)
+        new, of_ran = 1.0, self._left(ran)
         for _ in range(ROUNDS if len(self.sector) else 0):  # hits fill no line
-            chance = np.exp(-self.distance * (new * lines / sm_count)) / sm_count
-            before, new = new, float(self._found(chance).mean())
+            kept = ran * np.exp(-self.distance * (new * lines / sm_count))
+            before, new = new, float(_not_left(of_ran, self._left(kept)).mean())
             if new == before:
                 break
-        return chance
+        return np.stack([ran, kept])
 
     def first(
         self,
@@ -181,7 +182,7 @@ class Footprint:
             weight = weight[self.array]
             at = self.moves + np.array(block)
             there = np.asarray(((at >= 0) & (at < np.array(self.grid))).all(axis=1))
-            alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
+            alone = _not_left(*map(self._left, there * l1_chance)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
             of_l1 += np.bincount(self.phase, weight * self.times * alone, minlength=self.phases)
             requests = weight * self.times * np.where(self.cached, alone, 1.0)
@@ -243,6 +244,14 @@ class Footprint:
             apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)
         even = float((self.evenly * self.times * apiece).sum())
         return even if self.reuse is None else even + self.reuse.grown(blocks)
+
+
+def _not_left(ran: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return the probability that no earlier block on the SM left a sector, by sums over others: [sectors].
+
+    One block of an SM is the first that touches it, also if nothing is ever replaced: `ran`.
+    """
+    return np.maximum(np.exp(-kept / 2), _mean_new(ran, 1.0))  # half of the blocks are earlier ones
 
 
 def _cover(

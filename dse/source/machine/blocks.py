@@ -14,6 +14,7 @@ Conover, Technometrics 21, 1979 (Latin hypercubes); Wolter, Introduction to Vari
 8.2 (successive differences); Deville & Särndal, JASA 87, 1992 (calibrated weights).
 """
 
+import gc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -146,7 +147,7 @@ class _Census:
         for work in _WORK:
             wanted = min(_MOST, self.count, work // (threads * steps), int(_BYTES / self.bytes))
             if wanted > self.drawn.sum() < self.count:
-                self._take(wanted, control)
+                self._take_more(wanted, control)
             if self.error <= TOLERANCE / 2:
                 break
         self.weights, self.unseen, self.doubtful = self.drawn, 0, False
@@ -160,21 +161,31 @@ class _Census:
                 few_kinds = not self.alike and bool(self.kind.max() < _STRATA)
                 self.doubtful = bool(boxes) and (self.count > 2 * _MOST or not few_kinds)
                 if self.doubtful and self.count <= min(most, int(_BYTES / self.bytes)):  # then look at all
-                    self._take(self.count, control)
+                    self._take_more(self.count, control)
+                if not self.drawn.sum() < self.count:
                     self.weights, self.unseen, self.doubtful = self.drawn, 0, False
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, at most all; return the pieces of code executed."""
         drawn = _drawn(self.grid, self.cluster, count, self.random)
-        self.places, _, where = self._distinct([*drawn, *self.corners.blocks])
-        self.corner = where[len(drawn) :]  # indices of the corners
-        self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
-        self.counts, self.lengths, steps, held = control(_as_blocks(self.places))
+        places, _, where = self._distinct([*drawn, *self.corners.blocks])
+        self.counts, self.lengths, steps, held = control(_as_blocks(places))
+        self.places, self.corner = places, where[len(drawn) :]  # indices of the corners
+        self.drawn = np.bincount(where[: len(drawn)], minlength=len(places))  # how often
         self.bytes = max(held, 1) / len(self.places)  # of a block
         self.proven = False
         self._compare()
         self.means = self.amounts @ self.drawn / len(drawn)
         return max(steps, 1)
+
+    def _take_more(self, count: int, control: Control) -> None:
+        """Run more blocks, if memory suffices: so many may look back at each other, one by one."""
+        try:
+            self._take(count, control)
+        except MemoryError:
+            self.bytes = np.inf
+        if np.isinf(self.bytes):
+            gc.collect()  # machines and their instructions know each other
 
     def _compare(self) -> None:
         """Compute how much each block executes, and which blocks execute the same."""

@@ -267,13 +267,14 @@ class GlobalMemory:
                 continue
             here = address >> REGION_BITS == number if len(regions) > 1 else ...
             offset = address[here] - (number << REGION_BITS) - MIDDLE
-            offset = offset % self.sizes[number] if number in self.repeats else offset
-            inside = (offset >= 0) & (offset + size <= self.sizes[number])
+            repeated = self.sizes[number] // 4 if number in self.repeats else 0
+            inside = (offset >= 0) & (offset + size <= self.sizes[number]) | (repeated > 0)
             if not (all_inside := bool(inside.all())):
                 outside.add(number)
                 offset = np.where(inside, offset, 0)
             for number_of_word, word in enumerate(words):
-                loaded = contents.view(_U32)[(offset >> 2) + number_of_word]
+                at = (offset >> 2) + number_of_word
+                loaded = contents.view(_U32)[at % repeated if repeated else at]
                 loaded = narrow(loaded, offset, size) if size < 4 else loaded
                 word[here] = loaded if all_inside else np.where(inside, loaded, 0)
         return words, unknown, outside

@@ -184,7 +184,7 @@ def _argument(
         if kind is None or parts > 1 or filled is None or random:
             return None, None
         value = language.read(filled, f"{where}.FillValue")
-        number = f"1.0 * ({value.text})" if kind.startswith("float") else f"floor({value.text})"
+        number = f"1.0 * ({value.text})" if "float" in kind else f"floor({value.text})"
         return parse(number, f"{where}.FillValue"), None
     values = None
     only_written = (argument.AccessType or "").lower() == "writeonly"
@@ -194,7 +194,7 @@ def _argument(
             values = language.read(0 if filled is None else filled, f"{where}.FillValue")
         else:
             highest = language.read(1 if filled is None else filled, f"{where}.FillValue")
-            whole = "random * ({})" if kind.startswith("float") else "floor(random * ({}))"
+            whole = "random * ({})" if "float" in kind else "floor(random * ({}))"
             values = parse(whole.format(highest.text), f"{where}.FillValue")
     assumption = None
     try:

@@ -151,7 +151,7 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tm
         ("int i = atomicAdd(next, 1); if (i < n) out[i] = 1.0f;", True),
         ("int i = blockIdx.x * 64 + threadIdx.x; if (i < n) atomicAdd(next, 1);", False),
         ("for (;;) { int i = atomicAdd(next, 1); if (i >= n) return; out[i] = 1.0f; }", True),
-        ("while (atomicCAS(next, 0, 1)); out[0] = 1.0f; atomicExch(next, 0);", True),  # no one waits
+        ("if (!threadIdx.x) { while (atomicCAS(next, 0, 1)); out[0] = 1; atomicExch(next, 0); }", True),
     ],
 )
 def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: bool, tmp_path: Path):
@@ -200,6 +200,30 @@ def test_threads_take_turns_to_add_fractions_in_shared_memory(
     assert not counts.unknown
 
 
+@pytest.mark.parametrize("name", ["mi250x", "w6600", "w7800"])
+def test_lanes_of_a_wave_take_turns_to_compare_and_swap(name: str, tmp_path: Path):
+    """Eight add to a word, in the LDS and in global memory. Contents of a counter are not asked for."""
+    text = """__device__ void add(double* to, double value) {
+        unsigned long long seen = *(unsigned long long*)to, old;
+        do {
+            double sum = value + __longlong_as_double(old = seen);
+            seen = atomicCAS((unsigned long long*)to, old, __double_as_longlong(sum));
+        } while (seen != old);
+    }
+    __global__ void f(const double* x, double* y, int* counter) {
+        __shared__ double s[64];
+        s[threadIdx.x] = 0;
+        __syncthreads();
+        add(&s[threadIdx.x / 8], x[threadIdx.x]);
+        add(&y[threadIdx.x / 8], x[threadIdx.x]);
+        atomicAdd(counter, 1);
+    }"""
+    counts = read(tmp_path / "f.cu", text, gpus.load(name), 64, 4).counts
+    assert counts.total("shared load", "requests") == counts.warps * (1 + 8)
+    assert counts.total("global load", "requests") == counts.warps * (1 + 1 + 8)
+    assert {array for array, *_ in counts.zeros} == {"x", "y"}
+
+
 @BOTH
 def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
     """Also where they are not followed, and are as many as blocks, or each is that of several."""
@@ -214,6 +238,19 @@ def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
     assert traffic is not None
     assert traffic.stores_past_l2 == pytest.approx(128 / 8, rel=0.03)
     assert traffic.loads_past_l2 == pytest.approx(128 / 8 * (1 + 1 / 53), rel=0.03)
+
+
+@BOTH
+def test_what_all_blocks_share_goes_to_each_l1_once(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void f(const float* x, float* y) {
+        float sum = 0;
+        for (int k = 0; k < 64; ++k) sum += x[k * 64 + threadIdx.x];
+        y[blockIdx.x * 64 + threadIdx.x] = sum;
+    }"""
+    [traffic] = [phase.traffic for phase in read(tmp_path / "f.cu", text, gpu, 64, 8000).counts.phases]
+    assert traffic is not None
+    assert 8000 * traffic.loads_past_l1 == pytest.approx(int(gpu.gpu.sm_count) * 64 * 8, rel=0.01)
+    assert 8000 * traffic.loads_past_l2 == pytest.approx(64 * 8, rel=0.01)
 
 
 def test_segments_that_most_blocks_are_behind_are_moved(tmp_path: Path):
@@ -317,10 +354,21 @@ LIST = """__global__ void f(int* length, const int* first, const int* next) {
     }"""
 IN_MEMORY = "__global__ void f(const float* const* x, float* y, int n) { y[threadIdx.x] = x[blockIdx.x][n]; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
+PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
+        y[threadIdx.x] = x[(int)at[threadIdx.x].x];
+    }"""
+HALVES = """#include <cuda_fp16.h>
+    __global__ void f(int* y, const half2* x, const half* w, float b) {
+        half2 v = __hfma2(x[threadIdx.x], x[threadIdx.x + 1], x[threadIdx.x + 2]);
+        if (__low2float(v) * __half2float(w[threadIdx.x]) + b > 0) y[threadIdx.x] = 1;
+    }"""
 ASKED = {  # a kernel, what is stated, and what is asked for
     "an array that is large enough": (ARRAY, ("a=64:int:index",), ""),
     "one that is too small": (ARRAY, ("a=63:int:index",), "a: found accesses outside of the array"),
     "a counter that says where": (COUNTER, (), "number: found no contents of the array, which says where"),
+    "fractions that lead to others": (PLACES, (), "at: found no contents of the array, which says where"),
+    "halves": (HALVES, ("b=0.0",), ""),
+    "halves that are stated": (HALVES, ("x=66:__half2:random", "w=64:half:1", "b=0.0"), ""),
     "one that is stated": (COUNTER, ("number=1:int:0",), ""),
     "whole numbers that end loops": (ROWS, (), "starts: found no contents of the array, which ends or skips"),
     "stated ones": (ROWS, ("starts=65:int:index * 3",), ""),  # what is stored, or has fractions, is not

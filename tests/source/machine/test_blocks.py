@@ -105,6 +105,18 @@ def test_blocks_may_execute_as_much_in_other_ways():
     assert sum(sample.weights) == pytest.approx(1024)
 
 
+def test_fewer_blocks_are_looked_at_where_memory_ends():
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+        if len(blocks) > 100:
+            raise MemoryError
+        return np.array([[1 + x % 5 for x, _, _ in blocks]]), np.ones(1), 1, 1
+
+    costs, proof = (lambda blocks: np.zeros((1, len(blocks)))), (lambda steps, most: "by data")
+    blocks, sample = sampled((2000, 1, 1), 64, control, list, costs, proof)
+    assert len(blocks) <= 100
+    assert sample.unseen >= 1900
+
+
 def test_few_blocks_that_leave_early_count_among_many_kinds():
     def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
         kinds = np.array([20 if x >= 1000 else x % 20 for x, _, _ in blocks])

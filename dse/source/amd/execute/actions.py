@@ -18,11 +18,12 @@ from dse.source.amd.execute.results import (
     finisher,
     one_result,
     or_low_word,
+    or_ordinary,
     results_of,
     then,
     without_lanes,
 )
-from dse.source.amd.execute.slots import SCC, V, beyond, operand
+from dse.source.amd.execute.slots import SCC, AmdOperand, V, beyond, operand
 from dse.source.amd.text import Instruction
 
 # The low words of their results depend only on the low words of their operands; the compiler may leave
@@ -35,6 +36,7 @@ _REFUSED = {  # patterns of opcodes
     "s_(swappc|setpc|call)": " (of a call that is not inlined, as of a function that calls itself)",
     r"\w+\.": " (of PTX, which asm in the source has)",
 }
+_OF_NAN = re.compile("v_cmp_([ou])_f")
 _CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
 
 
@@ -111,13 +113,10 @@ class Binder(OperandReaders):
         """Return the action that reads operands, computes and writes."""
         results = row.form.partition("=")[0]
         targets, sources = by_kind(step.operands, row)
-        readers: list[Reader] = [
-            self.packed(source, number, step) if kind == "P" else self.reader(source, kind, step, number)
-            for number, (kind, source) in enumerate(sources)
-        ]
+        readers = [self._source(source, kind, step, number) for number, (kind, source) in enumerate(sources)]
         writers = [self.writer(target, kind, step) for kind, target in targets]
         writers += [lambda machine, value: machine.write_scalar(SCC, value)] * results.count("c")
-        function = row.function
+        function = None if "clamp" in step.modifiers and results[0] in "HWS" else row.function
         finish = finisher(step, results[0])
         if function is None:
 
@@ -143,10 +142,17 @@ class Binder(OperandReaders):
                 for (kind, source), read in zip(sources, readers, strict=True)
             ]
             action = or_low_word(action, function, readers, lows, writers, targets[0][1].place)
+        if of_nan := _OF_NAN.match(step.opcode):
+            action = or_ordinary(action, readers, writers[0], of_nan[1] == "o")
         if not step.modifiers:
             return action
         kept = lanes.without_source(step, self.listing.wave_size) if between_lanes(step) else None
         return action if kept is None else without_lanes(action, kept)
+
+    def _source(self, source: AmdOperand, kind: str, step: Instruction, number: int) -> Reader:
+        if kind in "PHWS":
+            return self.packed(source, kind, number, step)
+        return self.mixed(source, number, step) if kind == "x" else self.reader(source, kind, step, number)
 
     def _special(self, step: Instruction, row: OpcodeRow) -> Action:
         if row.special in ("matrix", "unknown", "getreg"):  # of a hardware register

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.amd.execute.atomics import changed, compared_and_swapped
 from dse.source.amd.execute.memory_names import MemoryAccess
 from dse.source.amd.execute.slots import CONSTANTS, M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, joined, written
 from dse.source.machine.launch import REGION_BITS
-from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, narrow, regions_of
+from dse.source.machine.memory import SharedMemory, distinct_addresses, narrow, regions_of
 from dse.source.machine.recorded import Estimated
 
 Words = list[Any] | None  # of each access; None: unknown
@@ -127,10 +128,12 @@ class MemoryMachine(WaveMachine):
             self.r[slot] = value
 
     def data(self, slot: int, accessed: MemoryAccess) -> Words:
-        """Return the words to store; None if any is unknown."""
+        """Return the words to store; None if any is unknown: zeros of comparisons, if zeros are assumed."""
         words = []
         for word in range(accessed.words * (1 + accessed.compares)):
             value = self.words(slot + word)
+            if value is None and self.assume_zeros and accessed.compares:
+                value = np.zeros((1, 1, 1), U32)
             if value is None:
                 return None
             words.append(value >> U32(16) if accessed.half == "hi" else value)
@@ -225,8 +228,8 @@ class MemoryMachine(WaveMachine):
             for start, end in self.unknown_arguments if not self.assume_zeros else ():
                 if offset < end and offset + accessed.bytes > start:
                     return self._arguments_around(address, accessed)
-        if self.waves is not None and address.size > 1:
-            address = np.where(self.waves, address, _first(address, self.waves))
+        if address.size > 1:  # ended waves, too, hold anything
+            address = np.where(self.running.mask, address, _first(address, self.running.mask))
         flat = self._words_at(address.reshape(-1), accessed.bytes)
         return None if flat is None else [word.reshape(address.shape) for word in flat]
 
@@ -266,30 +269,36 @@ class MemoryMachine(WaveMachine):
         self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[active] for word in words])
 
     def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
-        """Change words lane by lane, or in comparisons all at once; return their old values."""
-        lanes = self.lanes()
+        """Change words lane by lane; return their old values.
+
+        Comparisons see only their own wave. In unstated memory, one lane finds what it wants in each word.
+        """
         zeros = [np.zeros((1, 1, 1), U32)] * accessed.words if self.assume_zeros else None
-        if not self.stated:
+        followed = self.stated and (self.atomics or self.assume_zeros)
+        if not followed and (zeros is None or not accessed.compares):
             return zeros
-        if not self.atomics and not self.assume_zeros:
-            return None
-        active = np.broadcast_to(lanes, self.shape)  # for each block, even if they are equal
+        active = np.broadcast_to(self.lanes(), self.shape)  # for each block, even if they are equal
         address = np.broadcast_to(base + offset, self.shape)[active]
         regions = regions_of(address)
-        known = all(self.memory.regions.get(region) is not None for region in regions)
-        known &= self.memory.repeats.isdisjoint(regions)
+        stated = [region for region in regions if self.memory.regions.get(region) is not None]
+        known = len(stated) == len(regions) and self.memory.repeats.isdisjoint(regions)
+        values = [np.broadcast_to(word, self.shape)[active] for word in words or ()]
+        if accessed.compares and words is not None:
+            known &= self.poisoned.isdisjoint(regions)
+            if not known and zeros is None and len(stated) < len(regions):
+                return None
+            old = self.memory.load(address, accessed.bytes)[0] if known else None
+            read, new, stores = compared_and_swapped(active, address, old, values)
+            self.memory.store(address[stores], accessed.bytes, new)
+            return [_placed(word, active) for word in read]
         name, kind = accessed.operation.split()
         wide = accessed.bytes == 8 and name == "add" and kind != "f"  # of these the low words are followed
         if words is None or not known or not (wide or accessed.bytes == 4):
-            self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
+            self.poisoned.update(stated)
             return zeros
-        values, *wanted = (np.broadcast_to(word, self.shape)[active] for word in words[: 2 - wide])
         [old] = self.memory.load(address, 4)[0]
-        if wanted:
-            self.memory.store(address[old == wanted[0]], 4, [values[old == wanted[0]]])
-            return [_placed(old, active)]
         block, stands_for = np.nonzero(active)[0], self.launch.blocks / self.shape[0]
-        read, new = _atomic(accessed, address, old, values, block, stands_for)
+        read, new = changed(accessed, address, old, values[0], block, stands_for)
         self.memory.store(address, 4, [new])
         return [_placed(read, active), *[np.zeros((1, 1, 1), U32)] * wide]
 
@@ -332,15 +341,22 @@ class MemoryMachine(WaveMachine):
     ) -> Words:
         """Change words lane by lane; return their old values."""
         active, row, address = self._lds_places(base, offset)
-        words = operands[0]
-        if words is None or accessed.bytes != 4 or len(operands) != 1:
+        values = [np.broadcast_to(word, active.shape)[active] for words in operands for word in words or ()]
+        one = accessed.bytes == 4 and len(operands) == 1
+        if None in operands or not (one or accessed.operation.startswith("cmpst")):
             self.store_lds(base, offset, accessed, None)
             return None
-        values = np.broadcast_to(words[0], active.shape)[active]
-        if self.lds.taint(row, address, 4):
+        if self.lds.taint(row, address, accessed.bytes):
             return None
+        if not one:
+            place, old = address + (row << 32), self.lds.load(row, address, accessed.bytes)
+            if accessed.operation.startswith("cmpst "):  # before RDNA 3 what is compared comes first
+                values = values[len(old) :] + values[: len(old)]
+            read, new, stores = compared_and_swapped(active, place, old, values)
+            self.lds.store(row[stores], address[stores], accessed.bytes, new)
+            return [_placed(word, active) for word in read]
         [old] = self.lds.load(row, address, 4)
-        read, new = _atomic(accessed, address + (row << 32), old, values, row)
+        read, new = changed(accessed, address + (row << 32), old, values[0], row)
         self.lds.store(row, address, 4, [new])
         return [_placed(read, active)]
 
@@ -392,32 +408,3 @@ def _placed(values: np.ndarray, active: np.ndarray) -> np.ndarray:
     full = np.zeros(active.shape, U32)
     full[active] = values
     return full
-
-
-_CHANGES: dict[str, Any] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    **dict.fromkeys(("swap", "wrxchg", "storexchg"), lambda old, value: value),
-    "inc": lambda old, value: np.where(old >= value, U32(0), old + U32(1)),
-    "dec": lambda old, value: np.where((old == 0) | (old > value), value, old - U32(1)),
-}
-
-
-def _atomic(
-    accessed: MemoryAccess,
-    address: np.ndarray,
-    old: np.ndarray,
-    values: np.ndarray,
-    block: np.ndarray,
-    stands_for: float = 1.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (the word that each lane reads, what it holds after all), in the order of lanes."""
-    name, kind = accessed.operation.split()
-    view = np.float32 if kind == "f" else np.int32 if accessed.signed else U32
-    function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
-    used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
-    read, new = atomic(function, address, old.view(view), values.view(view), used, block, stands_for)
-    return read.view(U32), new.view(U32)

@@ -4,6 +4,7 @@ A row's form lists results and sources: `u=uu` writes a word, from two words. Ki
 
     u i f    a word: unsigned, signed, single precision      U I D    the same of 64 bits, in two registers
     w s h    the lower half of a word                        P        two numbers in two registers
+    W S H    two such halves                                 x        a number of single or half precision
     j k      16 bits in the instruction, signed or not
     m        a mask of lanes                                 c        the scalar condition, not written
     M        a mask of the active lanes                      d        the destination's old value, likewise
@@ -275,27 +276,36 @@ for _number in range(4):
 
 # Two at a time, and products of matrices
 
-_row("v_pk_add_f32", "packed", "P=PP", np.add, 2, "fp32")
-_row("v_pk_mul_f32", "packed", "P=PP", np.multiply, 2, "fp32")
-_row("v_pk_fma_f32", "packed", "P=PPP", s.multiply_add, 4, "fp32")
-_row("v_pk_add_f16 v_pk_mul_f16 v_pk_min_f16 v_pk_max_f16", "packed", "u=uu", None, 2, "fp16")
-_row("v_pk_min_num_f16 v_pk_max_num_f16 v_pk_maximum_f16 v_pk_minimum_f16", "packed", "u=uu", None, 2, "fp16")
-_row("v_pk_maximum3_f16 v_pk_minimum3_f16", "packed", "u=uuu", None, 4, "fp16")
-_row("v_pk_fma_f16", "packed", "u=uuu", None, 4, "fp16")
-_row("v_pk_fmac_f16", "packed", "u=uud", None, 4, "fp16")
-_row("v_pk_add_u16 v_pk_sub_u16 v_pk_add_i16 v_pk_sub_i16 v_pk_mul_lo_u16", "packed", "u=uu", None, 2)
-_row("v_pk_min_u16 v_pk_max_u16 v_pk_min_i16 v_pk_max_i16", "packed", "u=uu", None, 2)
-_row("v_pk_lshlrev_b16 v_pk_lshrrev_b16 v_pk_ashrrev_i16", "packed", "u=uu", None, 2)
-_row("v_pk_mad_u16 v_pk_mad_i16", "packed", "u=uuu", None, 4)
-_row("v_dot2_f32_f16 v_dot2_f32_bf16", "valu", "f=uuf", None, 4, "fp16")
-_row("v_dot2c_f32_f16 v_dot2acc_f32_f16 v_dot2c_f32_bf16", "valu", "f=uud", None, 4, "fp16")
+for _type, _pair in (("f32", "P"), ("f16", "H")):
+    _fp, _two, _three = f"fp{_type[1:]}", f"{_pair}={_pair * 2}", f"{_pair}={_pair * 3}"
+    _row(f"v_pk_add_{_type}", "packed", _two, np.add, 2, _fp)
+    _row(f"v_pk_mul_{_type}", "packed", _two, np.multiply, 2, _fp)
+    _row(f"v_pk_fma_{_type}", "packed", _three, s.multiply_add, 4, _fp)
+_row("v_pk_fmac_f16", "packed", "H=HHd", s.multiply_add, 4, "fp16")
+_row("v_pk_min_f16 v_pk_min_num_f16 v_pk_minimum_f16", "packed", "H=HH", np.fmin, 2, "fp16")
+_row("v_pk_max_f16 v_pk_max_num_f16 v_pk_maximum_f16", "packed", "H=HH", np.fmax, 2, "fp16")
+_row("v_pk_minimum3_f16", "packed", "H=HHH", s.smallest, 4, "fp16")
+_row("v_pk_maximum3_f16", "packed", "H=HHH", s.largest, 4, "fp16")
+for _type, _kind in (("u16", "W"), ("i16", "S")):
+    for _name, _function in (("add", np.add), ("sub", np.subtract), ("min", np.minimum), ("max", np.maximum)):
+        _row(f"v_pk_{_name}_{_type}", "packed", f"{_kind}={_kind * 2}", _function, 2)
+    _row(f"v_pk_mad_{_type}", "packed", f"{_kind}={_kind * 3}", lambda a, b, c: a * b + c, 4)
+_row("v_pk_mul_lo_u16", "packed", "W=WW", np.multiply, 2)
+_row("v_pk_lshlrev_b16", "packed", "W=WW", lambda a, b: b << (a & U32(15)), 2)
+_row("v_pk_lshrrev_b16", "packed", "W=WW", lambda a, b: b >> (a & U32(15)), 2)
+_row("v_pk_ashrrev_i16", "packed", "S=WS", lambda a, b: b >> (a & U32(15)).astype(I32), 2)
+_row("v_dot2_f32_f16", "valu", "f=uuf", s.dot_of_halves, 4, "fp16")
+_row("v_dot2c_f32_f16 v_dot2acc_f32_f16", "valu", "f=uud", s.dot_of_halves, 4, "fp16")
+_row("v_dot2_f32_bf16", "valu", "f=uuf", None, 4, "fp16")
+_row("v_dot2c_f32_bf16", "valu", "f=uud", None, 4, "fp16")
 _row("v_dot4_i32_i8 v_dot4_u32_u8 v_dot4_i32_iu8", "valu", "u=uuu", None, 8)
 _row("v_dot2_i32_i16 v_dot2_u32_u16 v_dot8_i32_i4 v_dot8_u32_u4 v_dot8_i32_iu4", "valu", "u=uuu", None, 8)
 _row("v_dot2c_i32_i16 v_dot4c_i32_i8 v_dot8c_i32_i4", "valu", "u=uud", None, 8)
 _row("v_dot4_f32_fp8_fp8 v_dot4_f32_bf8_bf8 v_dot4_f32_fp8_bf8 v_dot4_f32_bf8_fp8", "valu", "f=uuf", None, 8)
 _row("v_dot2_f16_f16 v_dot2_bf16_bf16", "valu", "w=uuw", None, 4, "fp16")
-_row("v_fma_mix_f32 v_mad_mix_f32", "valu", "f=uuu", None, 2, "fp32")
-_row("v_fma_mixlo_f16 v_fma_mixhi_f16 v_mad_mixlo_f16 v_mad_mixhi_f16", "valu", "u=uuu", None, 2, "fp16")
+_row("v_fma_mix_f32 v_mad_mix_f32", "valu", "f=xxx", s.multiply_add, 2, "fp32")
+for _name in ("mixlo", "mixhi"):
+    _row(f"v_fma_{_name}_f16 v_mad_{_name}_f16", "valu", "h=xxx", s.half_sum, 2, "fp16")
 
 # Scalar
 

@@ -10,6 +10,7 @@ from dse.errors import DseError
 from dse.source.amd.execute import lanes
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.opcodes import OpcodeRow
+from dse.source.amd.execute.semantics import pair_of
 from dse.source.amd.execute.slots import (
     CONSTANTS,
     NULL,
@@ -126,7 +127,7 @@ class OperandReaders:
         if (
             step is not None
             and step.modifiers
-            and (between_lanes(step) or f"src{number}_sel" in step.modifiers)
+            and (between_lanes(step) or f"src{number}_sel" in step.modifiers or "op_sel" in step.modifiers)
         ):
             return self._made_reader(source, kind, step, number)
         known = self._readers.get((source, kind))
@@ -149,6 +150,7 @@ class OperandReaders:
             return _modified(_wide_of(word, word_of(high), kind), source)
         if kind in "wsh":
             upper = isinstance(source.place, Register) and source.place.half == "h"
+            upper |= step is not None and listed(step, "op_sel", number, 0) == 1
             return _modified(_half_of(word, kind, upper), source)
         if kind in "uk":
             return word
@@ -219,8 +221,9 @@ class OperandReaders:
             return write_two
         if kind in "wsh":
             chosen = step.modifiers.get("op_sel", "").strip("[]").split(",")
-            upper = place.half == "h" or (len(chosen) > 2 and chosen[-1] == "1")
-            keep = bool(place.half) or upper
+            upper = place.half == "h" or (len(chosen) == len(step.operands) and chosen[-1] == "1")
+            upper |= "_mixhi_" in step.opcode
+            keep = bool(place.half) or upper or "_mixlo_" in step.opcode
 
             def write_half(machine: MemoryMachine, value: Any) -> None:
                 if value is None:
@@ -235,24 +238,41 @@ class OperandReaders:
                 write(machine, slot, bits)
 
             return write_half
+        if kind in "WSH":
+            return lambda machine, value: write(machine, slot, value and pair_of(value.low, value.high))
         if kind == "u":
             return lambda machine, value: write(machine, slot, value)
         return lambda machine, value: write(machine, slot, None if value is None else value.view(U32))
 
-    def packed(self, source: AmdOperand, number: int, step: Instruction) -> Reader:
-        """Read two numbers of single precision, each from the register that `op_sel` chooses."""
-        low = listed(step, "op_sel", number, 0)
-        high = listed(step, "op_sel_hi", number, 1)
+    def packed(self, source: AmdOperand, kind: str, number: int, step: Instruction) -> Reader:
+        """Read two numbers: each from the register, or the half of one, that `op_sel` chooses."""
+        low, high = listed(step, "op_sel", number, 0), listed(step, "op_sel_hi", number, 1)
         negative = listed(step, "neg_lo", number, 0), listed(step, "neg_hi", number, 0)
-        slots = self.slots(source, "P")
-        first, second = word_of(slots[low]), word_of(slots[high])
+        slots = self.slots(source, kind.lower() if kind != "P" else kind)
+        first, second = (
+            word_of(slots[at]) if kind == "P" else _half_of(word_of(slots[0]), kind.lower(), bool(at))
+            for at in (low, high)
+        )
 
         def read(machine: MemoryMachine) -> Any:
             a, b = first(machine), second(machine)
             if a is None or b is None:
                 return None
-            a, b = np.broadcast_arrays(a.view(np.float32), b.view(np.float32))
+            a, b = np.broadcast_arrays(*((a.view(np.float32), b.view(np.float32)) if kind == "P" else (a, b)))
             return Pair(-a if negative[0] else a, -b if negative[1] else b)
+
+        return read
+
+    def mixed(self, source: AmdOperand, number: int, step: Instruction) -> Reader:
+        """Read a number of single precision, or a half that `op_sel` chooses as such."""
+        if not listed(step, "op_sel_hi", number, 0):
+            return self.reader(source, "f")
+        upper = bool(listed(step, "op_sel", number, 0))
+        half = _modified(_half_of(word_of(self.slots(source, "h")[0]), "h", upper), source)
+
+        def read(machine: MemoryMachine) -> Any:
+            value = half(machine)
+            return None if value is None else value.astype(np.float32)
 
         return read
 

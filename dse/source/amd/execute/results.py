@@ -63,6 +63,18 @@ def _applied(function: Callable[..., Any], *values: Any) -> Any:
     return function(*values)
 
 
+def or_ordinary(action: Action, readers: list[Reader], write: Any, holds: bool) -> Action:
+    """Extend a comparison: unknown numbers count as ordinary ones, for which it `holds` or does not."""
+
+    def act(machine: MemoryMachine) -> None:
+        if any(read(machine) is None for read in readers):
+            write(machine, np.full((1, 1, 1), holds))
+        else:
+            action(machine)
+
+    return act
+
+
 def or_low_word(
     action: Action,
     function: Callable[..., Any],

@@ -224,6 +224,30 @@ def multiply_add(a: Array, b: Array, c: Array) -> Array:
     return (a.astype(F64) * b + c).astype(a.dtype)
 
 
+def half_sum(a: Array, b: Array, c: Array) -> Array:
+    """`multiply_add` of single precision, as halves."""
+    return multiply_add(a, b, c).astype(np.float16)
+
+
+def dot_of_halves(a: Array, b: Array, c: Array) -> Array:
+    """The sum of products of two pairs of halves, and a number."""
+    low, high = (half_of(a, at).astype(np.float32) * half_of(b, at).astype(np.float32) for at in (0, 16))
+    return low + high + c
+
+
+def half_of(a: Array, at: int) -> Array:
+    """The half-precision number from a bit of words on."""
+    return (a >> U32(at)).astype(np.uint16).view(np.float16)
+
+
+def pair_of(low: Array, high: Array) -> Array:
+    """The lower 16 bits of two arrays, in one word."""
+    low, high = np.broadcast_arrays(
+        *(x.view(np.uint16).astype(U32) if x.itemsize == 2 else x.view(U32) for x in (low, high))
+    )
+    return low & U32(0xFFFF) | high << U32(16)
+
+
 def float_to(kind: type, low: float, high: float) -> Callable[[Array], Array]:
     """Conversion to an integer, towards zero, within its range; NaN becomes 0."""
 
@@ -266,10 +290,7 @@ def unscaled(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
 
 def packed_halves(a: Array, b: Array) -> Array:
     """Two numbers as halves in one word."""
-    low, high = np.broadcast_arrays(
-        a.astype(np.float16).view(np.uint16), b.astype(np.float16).view(np.uint16)
-    )
-    return low.astype(U32) | high.astype(U32) << U32(16)
+    return pair_of(a.astype(np.float16), b.astype(np.float16))
 
 
 def packed_bfloats(a: Array, b: Array) -> Array:

@@ -13,7 +13,7 @@ from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.profile.alike import alike_in_control, followed
 from dse.source.amd.profile.pipes import Turns, turns
-from dse.source.amd.profile.record import BlockRecord, executions, record
+from dse.source.amd.profile.record import BlockRecord, executions, record, times_of
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
 from dse.source.machine.addresses import Addresses, Strides
@@ -30,6 +30,7 @@ from dse.types import Gpu, Resources
 # The common names of the pipes of a SIMD's vector unit, and of its scalar unit.
 _VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 _SCALAR = ("uniform", "constant", "control", "barrier")
+_SHORT, _LONGER = 200, 4  # stretches; times as many as the sample's
 
 
 class ExecutedLaunch:
@@ -77,7 +78,8 @@ class ExecutedLaunch:
     def addresses_of(self, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None) -> Addresses:
         """Run the waves of these warps of 32 threads, in other blocks; no trips of loops are estimated.
 
-        If addresses depend on the LDS, all are run: others may have stored what these load.
+        If addresses depend on the LDS, all are run: others may have stored what these load. All blocks at
+        once may wait for each other as few do not, so they run for a few times as long at most.
 
         **Raises:** DseError as `execute`.
         """
@@ -99,7 +101,8 @@ class ExecutedLaunch:
         rows = None if warps is None else Addresses.of_rows(self.record, self.sample.blocks, blocks, first)
         if rows is not None:
             return rows
-        machine, _ = execute(code, self.launch, blocks, waves=waves, exact=True)
+        limit = max(_SHORT, _LONGER * int(times_of(self.machine).sum()))
+        machine, _ = execute(code, self.launch, blocks, step_limit=limit, waves=waves, exact=True)
         return Addresses.of(noted(machine, *self._how))
 
     @property

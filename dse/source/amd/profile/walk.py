@@ -15,6 +15,7 @@ from functools import lru_cache
 from dse.errors import DseError
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.slots import VCC, Register, V, operand
 from dse.source.amd.profile.pipes import Turns
 from dse.source.amd.profile.record import BlockRecord
@@ -169,13 +170,23 @@ def registers(opcode: str, operands: tuple[str, ...]) -> tuple[tuple[int, ...], 
     """Return the slots of vector registers, and of masks of lanes, that an instruction reads and writes."""
     if not operands:
         return ((VCC,), ()) if "vcc" in opcode else ((), ())
-    stores = opcode.startswith(_WRITES_NOTHING) or "load_lds" in opcode
+    stores = _writes_nothing(opcode, len(operands))
     scalar = opcode.startswith("s_")
     masks = opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane", "v_s_"))
     writes = () if stores or scalar else _slots(operands[0], masks)
     first = 0 if stores or opcode.startswith(_ACCUMULATES) else 1
     reads = [slot for text in operands[first:] for slot in _slots(text, scalar)]
     return tuple(reads), writes
+
+
+def _writes_nothing(opcode: str, operands: int) -> bool:
+    """Return whether it is no result that comes first among so many operands."""
+    accessed = memory_access(opcode)
+    if accessed is not None and accessed.kind == "atomic":
+        most = {"global": 3, "flat": 2, "ds": 0 if accessed.returns else 3}
+        return operands <= most.get(opcode.split("_")[0], 0)
+    of_mask = opcode.startswith("v_cmpx") and operands == 2
+    return of_mask or opcode.startswith(_WRITES_NOTHING) or "load_lds" in opcode
 
 
 @lru_cache(maxsize=1 << 16)

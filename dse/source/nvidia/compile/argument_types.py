@@ -1,5 +1,7 @@
 """Types of a kernel's arguments, by the names of tuners and CUDA."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 
@@ -32,17 +34,17 @@ TYPES = {
     "signed char": ("int8", 1),
     "unsigned": ("uint32", 1),
     "size": ("uint64", 1),
-    **{
-        f"{name}{parts}": (kind, parts)
-        for name, kind in (("int", "int32"), ("uint", "uint32"), ("float", "float32"), ("double", "float64"))
-        for parts in (2, 3, 4)
-    },
+    "bfloat16": ("bfloat16", 1),
 }
+_SIGNED_OR_NOT = (f"{sign}{name}" for sign in ("", "u") for name in ("char", "short", "int", "long"))
+_VECTORS = (*_SIGNED_OR_NOT, "half", "bfloat16", "float", "double")
+TYPES |= {f"{name}{parts}": (TYPES[name][0], parts) for name in _VECTORS for parts in (2, 3, 4)}
+_SPELLED = re.compile(r"_*(nv_|hip_)?")  # before the names of halves
 
 
 def type_of(name: str) -> tuple[str, int] | None:
     """Return NumPy's name of a part of a value, and the number of parts; None for an unknown type."""
-    return TYPES.get(name.lower().removesuffix("_t"))
+    return TYPES.get(_SPELLED.sub("", name.lower(), count=1).removesuffix("_t"))
 
 
 def kind_of(name: str) -> tuple[np.dtype | str, int] | None:

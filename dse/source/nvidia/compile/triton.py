@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,7 @@ ALIGNED = 16  # bytes; also the divisor of numbers
 DIVISIBLE = ["tt.divisibility", ALIGNED]
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 _OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
+_OF_PASSES = re.compile(r": error: (?!Failures have been)(.+)")  # on standard error
 
 # Triton's names of types by those of NumPy and PyTorch.
 TYPES = {
@@ -317,13 +318,15 @@ class _Made(NamedTuple):
 
 
 def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
-    try:
-        made = _compiled(jit, target, settings)
-        metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
-        code = made.asm[target.code]
-        answer = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
-    except Exception as error:  # of any type: the compiler's error for this configuration
-        answer = _Made(_reason(error))
+    with _silence() as printed:
+        try:
+            made = _compiled(jit, target, settings)
+            metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
+            code = made.asm[target.code]
+            answer = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
+        except Exception as error:  # of any type: the compiler's error for this configuration
+            printed.seek(0)
+            answer = _Made(_reason(error, printed.read().decode(errors="replace")))
     return msgspec.msgpack.encode(answer)
 
 
@@ -425,7 +428,7 @@ def constant(text: str) -> Any:
     return text
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, printed: str) -> str:
     """Return the innermost error's message, and the line of the kernel at which the compiler stopped."""
     location = _line_of(error)
     while error.__cause__ is not None:
@@ -435,6 +438,8 @@ def _reason(error: BaseException) -> str:
     said = lines[-1] if lines else type(error).__name__
     if assembler := _OF_ASSEMBLER.search(str(error)):
         return assembler[1]
+    if said.startswith("PassManager") and (of_passes := _OF_PASSES.search(printed)):
+        return of_passes[1]
     said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
     return f"{said}, at `{location}`" if location else said
 
@@ -445,15 +450,15 @@ def _line_of(error: BaseException) -> str:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Suppress the compiler's warnings, and its libraries' output to standard error."""
+def _silence() -> Iterator[IO[bytes]]:
+    """Suppress the compiler's warnings; its libraries' output to standard error goes to a file, yielded."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
         with tempfile.TemporaryFile() as swallowed, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             os.dup2(swallowed.fileno(), 2)
-            yield
+            yield swallowed
     finally:
         os.dup2(kept, 2)
         os.close(kept)

@@ -139,6 +139,53 @@ def test_floating_point(written, instruction: str, expected: Callable[..., np.nd
     np.testing.assert_array_equal(actual[:, : wanted.ndim], wanted.reshape(64, -1))
 
 
+def test_numbers_that_are_not_known_are_no_nan(written):
+    """Loops of compilers test for it; an array of unstated contents is loaded."""
+    code = [*_BEGIN, "s_load_dwordx2 s[8:9], s[0:1], 0x10", "global_load_dword v6, v1, s[8:9]"]
+    code += ["v_cmp_u_f32 vcc, v6, v6", "s_cbranch_vccnz .LBB0_1", "v_cmp_o_f32 vcc, v6, v2"]
+    code += ["v_cndmask_b32 v8, 0, 1, vcc", *_END, ".LBB0_1:"]
+    machine, missing = execute(
+        code_of(written(code, pointers=3)),
+        LaunchArguments((1, 1, 1), (64, 1, 1), [words(), np.zeros(128, U32), None]),
+        [(0, 0, 0)],
+    )
+    assert missing is None
+    assert (result(machine, 1)[::2] == 1).all()
+
+
+def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return (a.astype(np.float32) * b + c).astype(np.float16)
+
+
+HALVES: list[tuple[str, Callable[..., np.ndarray]]] = [  # of pairs of halves, [threads, 2]
+    ("v_pk_fma_f16 v8, v2, v3, v4 op_sel_hi:[0,1,1] neg_hi:[1,0,0]",
+     lambda a, b, c: fused(a[:, :1] * np.array([1, -1], np.float16), b, c)),
+    ("v_pk_add_f16 v8, v2, 1.0 op_sel_hi:[1,0]", lambda a, b, c: a + np.float16(1)),
+    ("v_pk_mul_f16 v8, v2, v3 op_sel:[1,0]", lambda a, b, c: a[:, 1:] * b),
+    ("v_pk_max_f16 v8, v2, v3", lambda a, b, c: np.maximum(a, b)),
+    ("v_mov_b32 v8, v4; v_pk_fmac_f16 v8, v2, v3", fused),
+    ("v_fma_mixlo_f16 v8, v2, v3, v4 op_sel_hi:[1,1,1]; "
+     "v_fma_mixhi_f16 v8, v2, v3, v4 op_sel:[1,1,1] op_sel_hi:[1,1,1]", fused),
+    ("v_fma_mix_f32 v8, v2, -v3, v4 op_sel:[1,0,0] op_sel_hi:[1,1,0]", lambda a, b, c: (
+        -(a[:, 1].astype(float) * b[:, 0]) + c.view(np.float32)[:, 0]).astype(np.float32)),
+    ("v_dot2_f32_f16 v8, v2, v3, 1.0", lambda a, b, c: (a.astype(np.float32) * b).sum(1) + np.float32(1)),
+    ("v_mov_b32 v8, 0; v_add_f16_e64 v8, v2, v3 op_sel:[1,0,1]",
+     lambda a, b, c: np.stack([np.zeros(64, np.float16), a[:, 1] + b[:, 0]], axis=1)),
+    ("v_pk_add_u16 v8, v2, v3", lambda a, b, c: a.view(np.uint16) + b.view(np.uint16)),
+    ("v_pk_lshlrev_b16 v8, 4, v2 op_sel_hi:[0,1]", lambda a, b, c: a.view(np.uint16) << 4),
+    ("v_pk_ashrrev_i16 v8, 3, v2 op_sel_hi:[0,1]", lambda a, b, c: a.view(np.int16) >> 3),
+    ("v_pk_min_i16 v8, v2, v3", lambda a, b, c: np.minimum(a.view(np.int16), b.view(np.int16))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "expected"), HALVES, ids=[code for code, _ in HALVES])
+def test_halves(written, code: str, expected: Callable[..., np.ndarray]):
+    arguments = np.random.default_rng(2).normal(0, 4, (64, 8)).astype(np.float16)
+    machine = run(written([*_BEGIN, *code.split("; "), *_END]), [arguments, np.zeros(128, U32)])
+    wanted = np.ascontiguousarray(expected(*np.split(arguments[:, :6], 3, axis=1))).view(U32).ravel()
+    np.testing.assert_array_equal(result(machine, 1).reshape(64, 2)[:, 0], wanted)
+
+
 @pytest.mark.parametrize("descriptor", ["s[0:3]", "s[96:99]"])
 def test_scratch_keeps_each_lanes_words(written, descriptor: str):
     code = ["s_mov_b64 s[98:99], s[2:3]", "s_mov_b64 s[96:97], s[0:1]", *_BEGIN]
@@ -186,13 +233,24 @@ def test_only_masked_lanes_of_triton_lie_at_two_gigabytes(written):
         loaded(2**31 + 2**25)
 
 
-def test_loads_to_the_lds_lie_side_by_side(written):
+@pytest.mark.parametrize("load", ["buffer_load_dword v1, s[8:11], 0 offen", "global_load_dword v1, s[4:5]"])
+def test_loads_to_the_lds_lie_side_by_side(written, load: str):
     code = [*_BEGIN, *(line.format(size=1024) for line in _BUFFER), "s_movk_i32 m0, 0x100"]
-    code += ["buffer_load_dword v1, s[8:11], 0 offen offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
+    code += [f"{load} offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
     code += ["ds_read_b32 v8, v6 offset:260", *_END]  # the offset counts at both ends
     arguments = words()
     machine = run(written(code, lds=1024), [arguments, np.zeros(128, U32)])
     np.testing.assert_array_equal(result(machine, 1)[::2], arguments[:, 1])
+
+
+def test_scalar_loads_of_blocks_that_ended_are_none(written):
+    """The first one's address would be 4 GiB behind the array."""
+    code = [*_BEGIN, "s_sub_u32 s8, s2, 1", "s_lshl_b32 s8, s8, 2", "s_cmp_lg_u32 s2, 0"]
+    code += ["s_cbranch_scc1 .LBB0_1", "s_endpgm", ".LBB0_1:", "s_add_u32 s8, s4, s8", "s_addc_u32 s9, s5, 0"]
+    code += ["s_load_dword s10, s[8:9], 0x8", "s_waitcnt lgkmcnt(0)", "v_mov_b32 v8, s10", *_END]
+    machine = run(written(code), [words(), np.zeros(128, U32)], blocks=2)
+    assert not machine.outside
+    assert (result(machine, 1)[::2] == words()[0, 2]).all()
 
 
 def test_a_mask_that_is_not_known_leaves_other_waves_theirs(written):

@@ -288,7 +288,8 @@ APART = {name for name, opcode in TABLE.items() if opcode.special and name not i
     *("s_getpc_b64", "s_memtime", "s_memrealtime", "v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"),
     *(f"v_cvt_{kind}_f32" for kind in ("pkrtz_f16", "pk_rtz_f16", "pk_f16", "pk_bf16")),
     "s_cvt_pk_rtz_f16_f32",
-    *(name for name in TABLE if name.startswith(("v_cmp_class_", "v_div_scale_"))),
+    *(name for name in TABLE if name.startswith(("v_cmp_class_", "v_div_scale_", "v_dot2"))),
+    *(name for name, opcode in TABLE.items() if set("WSHx") & set(opcode.form)),
 }
 ROWS = sorted(name for name, op in TABLE.items() if (op.function or op.special) and name not in APART)
 

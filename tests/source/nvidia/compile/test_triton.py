@@ -159,6 +159,13 @@ def test_tensor_descriptors_become_what_the_code_takes(file, arch, first):
         assert [item.box for item in passed if item.part == "map"] == [(64, 32)] * 2
 
 
+def test_what_its_passes_print_is_the_reason():
+    """Triton's own error only says that they failed."""
+    printed = "k.py:3:1: error: unsupported target: 'gfx90'\n^\nk.py:3:1: error: Failures have been detected"
+    actual = subject._reason(RuntimeError("PassManager::run failed"), printed)
+    assert actual == "unsupported target: 'gfx90'"
+
+
 def test_what_does_not_compile_is_a_result(file):
     source = scale(file)
     made = source.compile(80, source.settings((("BLOCK", 100),), (None, None, 4096, 1, 2.0)))
