@@ -110,7 +110,7 @@ STACK_TOP = 0xFFFDC0
 
 @dataclass
 class ConstantBank:
-    """Words of constant bank 0 by offset, with the argument of each (-1: none)."""
+    """Words of constant bank 0 by offset, with the argument of each byte."""
 
     words: dict[int, int]
     owners: dict[int, int]
@@ -162,7 +162,7 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
         for offset, byte in enumerate(raw, start=at):
             word, shift = offset & ~3, 8 * (offset & 3)
             words[word] = words.get(word, 0) | byte << shift
-            owners[word] = index
+            owners[offset] = index
         at += size
     return ConstantBank(words, owners, layout.parameters)
 

@@ -284,6 +284,20 @@ COUNTED = {  # GPU, block, grid, what is stated, total; text
             if (s[threadIdx.x] > 20) out[threadIdx.x] = 1;
         }""",
     ),
+    "flags of a byte beside one another steer": (
+        A100, 64, 1, ["off=0", "on=1", "n=40"], ("global store", "bytes", 4 * 40),
+        """__global__ void f(float* y, bool off, bool on, short n) {
+            if (on && !off && threadIdx.x < n) y[threadIdx.x] = 1;
+        }""",
+    ),
+    "what the threads of a block find out at a barrier steers": (
+        A100, 96, 1, ["n=40"], ("global store", "bytes", 4 * 96 * (1 + 3)),  # 40, and no thread less than 0
+        """__global__ void f(float* y, int n) {
+            int i = threadIdx.x, left = n;
+            if (__syncthreads_count(i < n) == n && !__syncthreads_or(i > 95)) y[i] = 1;
+            while (!__syncthreads_and(i >= left)) y[i + 96] = left -= 16;
+        }""",
+    ),
 }  # fmt: skip
 
 
@@ -316,6 +330,7 @@ LIST = """__global__ void f(int* length, const int* first, const int* next) {
         length[threadIdx.x] = passed;
     }"""
 IN_MEMORY = "__global__ void f(const float* const* x, float* y, int n) { y[threadIdx.x] = x[blockIdx.x][n]; }"
+FLAGS = "__global__ void f(int* out, bool a, bool b) { if (a && b) out[threadIdx.x] = 1; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
 ASKED = {  # a kernel, what is stated, and what is asked for
     "an array that is large enough": (ARRAY, ("a=64:int:index",), ""),
@@ -326,6 +341,8 @@ ASKED = {  # a kernel, what is stated, and what is asked for
     "stated ones": (ROWS, ("starts=65:int:index * 3",), ""),  # what is stored, or has fractions, is not
     "a number of a structure": (POINTERS_IN_STRUCTURES, (BEFORE, SCALE, AT), "expected p.n=VALUE"),
     "an array of one": (POINTERS_IN_STRUCTURES, (BEFORE, N, SCALE), "p.at: found no contents of the"),
+    "a flag beside one that is stated": (FLAGS, ("a=1",), "b: found no value"),
+    "a flag before one that is stated": (FLAGS, ("b=1",), "a: found no value"),
     "pointers in memory": (IN_MEMORY, ("n=1",), "x: found no contents .* expected pointers as arguments"),
     "fractions, which may divide": (FRACTIONS, ("m=64", "n=1"), ""),
     "other numbers": (FRACTIONS, (), "expected m=VALUE and n=VALUE|expected n=VALUE and m=VALUE"),

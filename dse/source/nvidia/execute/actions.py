@@ -53,6 +53,8 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
             made.append((step, _space_action(step)))
         elif step.opcode == "BPT" and step.has("TRAP"):
             made.append((step, _trap_action(step)))
+        elif step.needed and step.kind == "meeting":  # `waiting` writes what threads find out together
+            made.append((step, lambda machine, lanes: None))
         elif step.needed and not step.memory:
             made.append((step, _compute_action(bound, step, _usual_test(bound, block, step))))
     return made

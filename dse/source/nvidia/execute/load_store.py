@@ -12,6 +12,7 @@ from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
 from dse.source.nvidia.sass.program import Step, wide_slots
+from dse.source.nvidia.sass.semantics import extended
 from dse.source.nvidia.sass.warp import REDUCE
 
 _U32 = np.uint32
@@ -42,15 +43,7 @@ def _put(machine: Machine, step: Step, lanes: Lanes, words: list[np.ndarray], ta
     else:
         slots = [(first.slot + number, number) for number in range(len(words))]
     for slot, number in slots:
-        machine.write(slot, lanes.placed(_extended(words[number], step)), taint, lanes)
-
-
-def _extended(word: np.ndarray, step: Step) -> np.ndarray:
-    """Extend a loaded word by its sign, if the instruction does."""
-    for name, kind in (("S8", np.int8), ("S16", np.int16)):
-        if step.has(name):
-            return word.astype(kind).astype(np.int32).view(_U32)
-    return word
+        machine.write(slot, lanes.placed(extended(words[number], step.modifiers)), taint, lanes)
 
 
 def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list[np.ndarray], int]:
@@ -152,7 +145,7 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
     first = step.targets[0].slot
     for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
         unknown = memory.taint(lanes.mask, address + 4 * number, min(step.bytes, 4))
-        machine.write(first + number, _extended(word, step), taint | unknown, lanes)
+        machine.write(first + number, extended(word, step.modifiers), taint | unknown, lanes)
 
 
 _PHASE = _U32(1 << 31)  # of the upper word of a barrier before compute capability 9.0
