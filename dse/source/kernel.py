@@ -21,7 +21,7 @@ from dse.source.cache import Cache
 from dse.source.contract import STOPPED, Failure, Source
 from dse.source.launches import check_blocks, configurations, no_contents
 from dse.source.machine.blocks import TOLERANCE
-from dse.source.machine.launch import OF_ATOMICS, OF_LAUNCH, OUTSIDE, VARIABLE
+from dse.source.machine.launch import OF_ATOMICS, OF_BLOCKS, OF_LAUNCH, OUTSIDE, VARIABLE
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile, Toolchain
 from dse.source.warps import NOTHING, stacked, to_kernel
@@ -29,7 +29,11 @@ from dse.types import Gpu, Kernel, Resources
 
 # Unstated data that `with_assumed` names or an error refuses, and what matters only within a block.
 _SAID_ELSEWHERE = ("argument", "contents of argument", VARIABLE, OUTSIDE, "the order of atomic operations")
-_COUNTED = {OF_ATOMICS: "as if all blocks added alike, in turn", OF_LAUNCH: "as if each block were alone"}
+_COUNTED = {
+    OF_ATOMICS: "as if all blocks added alike, in turn",
+    OF_BLOCKS: "as if all had done so before",
+    OF_LAUNCH: "as if each block were alone",
+}
 
 
 def of_cuda(gpu: Gpu) -> Toolchain:

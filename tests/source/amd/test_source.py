@@ -298,6 +298,40 @@ COUNTED = {  # GPU, block, grid, what is stated, total; text
             while (!__syncthreads_and(i >= left)) y[i + 96] = left -= 16;
         }""",
     ),
+    "words of 64 bits change as a whole": (
+        A100, 256, 4, ["a=2000:uint64_t:(index > 0) * (index - 1) * 2**32", "b=1024:int64_t:index - 100"],
+        ("global store", "bytes", (64 + 1024 + 923 + 1024) / 4),
+        """__global__ void f(char* y, unsigned long long* a, long long* b) {
+            const int i = blockIdx.x * 256 + threadIdx.x;
+            if (atomicAdd(a, 1ull << 33) >> 33 < 64) y[i] = 1;
+            if (atomicExch(a + 1 + i, 7ull << 32) >> 32 == i) y[i + 1024] = 1;
+            if (atomicMin(b + i, -5ll) > 0) y[i + 2048] = 1;
+            if (atomicCAS(a + 1 + i, 7ull << 32, 0) == 7ull << 32) y[i + 3072] = 1;
+        }""",
+    ),
+    "threads go on that wait for other blocks": (
+        A100, 64, 256, ["lock=256:int:0", "flag=256:int:0", "total=1:int:0"],
+        ("global store", "bytes", 64 * 4),
+        """__global__ void f(float* y, int* lock, volatile int* flag, int* total) {
+            if (threadIdx.x == 0) {
+                while (flag[blockIdx.x] == 0) __nanosleep(20);
+                while (atomicCAS(lock + blockIdx.x, 1, 1) != 1) {}
+                while (atomicAdd(total, 0) < gridDim.x) {}
+            }
+            __syncthreads();
+            y[blockIdx.x * 64 + threadIdx.x] = 1;
+        }""",
+    ),
+    "a barrier of the whole grid": (
+        A100, 64, 256, ["n=40000"], ("global store", "bytes", 2 * 40_000 * 4 / 256),
+        """#include <cooperative_groups.h>
+        __global__ void f(float* x, float* y, int n) {
+            auto grid = cooperative_groups::this_grid();
+            for (int i = grid.thread_rank(); i < n; i += grid.size()) x[i] = i;
+            grid.sync();
+            for (int i = grid.thread_rank(); i < n; i += grid.size()) y[i] = x[n - 1 - i];
+        }""",
+    ),
 }  # fmt: skip
 
 

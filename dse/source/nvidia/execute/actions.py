@@ -221,7 +221,7 @@ def _break_action(step: Step) -> Action:
 
 def _trap_action(step: Step) -> Action:
     """Refuse threads that come to a trap, behind which other code may lie, but not for unstated data."""
-    why = "expected none: an assertion fails, or a barrier of the whole grid, which is not supported, is used"
+    why = "expected none, as where an assertion fails"
 
     def stop(machine: Machine, guarded: Lanes) -> None:
         if step.guard < 0 or not union(machine.taint[step.guard], guarded):

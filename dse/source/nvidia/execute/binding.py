@@ -320,7 +320,7 @@ class _Operands:
             self.slots.add(table)
 
             def read(r: Registers) -> tuple[np.ndarray, ...]:
-                bank, place = r[table][0], r[operand.slot].astype(np.int64) + first
+                bank, place = r[table][0], (r[operand.slot] + U32(first)).astype(np.int64)
                 loaded = [bank[np.minimum((place >> 2) + word, len(bank) - 1)] for word in words]
                 if size < 4:
                     loaded[0] = extended(loaded[0] >> (8 * (place & 3)).astype(U32), modifiers)

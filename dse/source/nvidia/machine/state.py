@@ -178,6 +178,7 @@ class Machine:
             "SR_TID.Z": thread // _U32(x * y),
             "SR_LANEID": thread % _U32(WARP),
             "SR_CgaCtaId": np.zeros((1, 1), _U32),  # the block's number in its cluster
+            "SR_CgaSize": np.full((1, 1), np.prod(launch.cluster), _U32),
             "SR_LTMASK": (_U32(1) << thread % _U32(WARP)) - _U32(1),
             "SR_EQMASK": _U32(1) << thread % _U32(WARP),
             "SR_GTMASK": ~((_U32(2) << thread % _U32(WARP)) - _U32(1)),
