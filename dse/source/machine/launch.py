@@ -153,6 +153,7 @@ def address_of(index: int) -> int:
 
 PARAMETERS = address_of(-1)  # address of the parameters themselves
 MEETING = address_of(1 << 16)  # of the memory in which all blocks of the grid meet; arguments are before it
+ELSEWHERE = 1 << 17  # regions from here on are those of pointers in memory
 
 
 def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBank:

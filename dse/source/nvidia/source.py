@@ -18,6 +18,7 @@ from dse.source.launches import (
     NotStated,
     build_of,
     check_shared,
+    is_pointer,
     name_of,
     no_contents,
     too_small,
@@ -163,7 +164,7 @@ def unstated_arrays(
     Of those, by the place of the argument, or the name of a variable, the name and type.
 
     Zeros that end work early, or send all accesses to one address, would count too little. Arrays of floats
-    are assumed to hold zeros.
+    or pointers count as `launches.assumed` says.
     """
     passed = made.launched.passed if made.launched is not None else None
     declared = () if passed else with_members(parameters_of(source) or ())
@@ -190,7 +191,7 @@ def unstated_arrays(
                 kind = next((parameter.kind for parameter in declared[at : at + 1]), "") or "int32"
             name = VARIABLE + index if isinstance(index, str) else "Triton's own memory"
             name = name_of(names_of(source), index) if isinstance(index, int) else name
-            if decision.matters and whole:
+            if decision.matters and whole and not is_pointer(kind):
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
                 return no_contents(made.binary.kernel, name, does, kind), {}
             if decision.matters or decision.what == "guard":
