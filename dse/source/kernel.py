@@ -19,9 +19,9 @@ from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, si
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
 from dse.source.contract import STOPPED, Failure, Source
-from dse.source.launches import check_blocks, configurations, no_contents
+from dse.source.launches import check_blocks, configurations, is_pointer, no_contents
 from dse.source.machine.blocks import TOLERANCE
-from dse.source.machine.launch import OF_ATOMICS, OF_LAUNCH, OUTSIDE, VARIABLE
+from dse.source.machine.launch import OF_ATOMICS, OF_BLOCKS, OF_LAUNCH, OUTSIDE, VARIABLE
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile, Toolchain
 from dse.source.warps import NOTHING, stacked, to_kernel
@@ -29,7 +29,11 @@ from dse.types import Gpu, Kernel, Resources
 
 # Unstated data that `with_assumed` names or an error refuses, and what matters only within a block.
 _SAID_ELSEWHERE = ("argument", "contents of argument", VARIABLE, OUTSIDE, "the order of atomic operations")
-_COUNTED = {OF_ATOMICS: "as if all blocks added alike, in turn", OF_LAUNCH: "as if each block were alone"}
+_COUNTED = {
+    OF_ATOMICS: "as if all blocks added alike, in turn",
+    OF_BLOCKS: "as if all had done so before",
+    OF_LAUNCH: "as if each block were alone",
+}
 
 
 def of_cuda(gpu: Gpu) -> Toolchain:
@@ -64,8 +68,8 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
         why = "all within their limits: these count as impossible"
         warnings.warn(f"{name}: source: found {problem}, expected {why}", InputWarning, stacklevel=2)
     for array, kind, how in dict.fromkeys(zeros for launch in counts for zeros in launch.zeros):
-        does = f"decides whether work is done: counted {how}"
-        warnings.warn(no_contents(name, array, does, kind), InputWarning, stacklevel=2)
+        does = "says where others are read" if is_pointer(kind) else "decides whether work is done"
+        warnings.warn(no_contents(name, array, f"{does}: counted {how}", kind), InputWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)

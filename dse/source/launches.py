@@ -23,7 +23,7 @@ from dse.kernels.description import (
     StatedArgument,
     evaluated_names,
 )
-from dse.source.machine.launch import VARIABLE, Dimensions, Pointer
+from dse.source.machine.launch import ELSEWHERE, VARIABLE, Dimensions, Pointer, address_of
 from dse.types import Gpu
 
 _AT_A_TIME = 2**16  # elements, in the L2 of a core
@@ -65,14 +65,17 @@ class NotStated(DseError):
 
 @dataclass(frozen=True)
 class Assumed:
-    """An array of fractions of unstated contents, which count as `ASSUMED`."""
+    """An array of fractions or pointers of unstated contents, which count as `assumed` says."""
 
     kind: str  # of its elements, in the source's notation; "": all are 0
 
     def pointer(self, seed: int) -> Pointer:
-        """Return a pointer to the contents, others for each `seed`; fractions repeat."""
+        """Return a pointer to the contents, others for each `seed`; fractions and pointers repeat."""
         if not self.kind:
             return Pointer(np.zeros(1 << 16, np.uint32))
+        if is_pointer(self.kind):
+            first = ELSEWHERE + seed * _POINTERS
+            return Pointer(np.array([*map(address_of, range(first, first + _POINTERS))]), repeats=True)
         values = 2 * np.random.default_rng(seed).random(4096, np.float32) - 1
         if "bf" in self.kind:
             return Pointer((values.view(np.uint32) >> 16).astype(np.uint16), repeats=True)
@@ -84,7 +87,17 @@ class Assumed:
         )
 
 
-ASSUMED = "2 * random - 1"  # of either sign, and above and below most thresholds
+_POINTERS = 1024
+
+
+def is_pointer(kind: str) -> bool:
+    """Return whether elements of this type are pointers."""
+    return kind.endswith("*")
+
+
+def assumed(kind: str) -> str:
+    """Return how arrays of unstated contents count: fractions of either sign, around most thresholds."""
+    return "as pointers to arrays of their own" if is_pointer(kind) else "with 2 * random - 1"
 
 
 def held(contents: bytes, kind: str | None, seed: int) -> Pointer:
@@ -140,7 +153,7 @@ def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
     if name.startswith(VARIABLE):
         return f"{kernel}: {name}: found no value, which {does}, expected an initial one in the source"
     how = f"{name}=SIZE:{kind}:VALUES, an expression of index and random (given.arguments)"
-    how = "pointers as arguments, or in a structure by value" if kind.endswith("*") else how
+    how = "pointers as arguments, or in a structure by value" if is_pointer(kind) else how
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
 
@@ -171,7 +184,7 @@ class Configuration:
 
 
 def assuming(configuration: Configuration, kinds: Mapping[int | str, str], most_steps: int) -> Configuration:
-    """Return a configuration whose arrays at these places, and variables of these names, hold `ASSUMED`.
+    """Return a configuration whose arrays at these places, and variables of these names, are `assumed`.
 
     `kinds` are those of their elements.
     """

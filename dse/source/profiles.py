@@ -25,7 +25,7 @@ from dse.source.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.source.caches.places import Probe
 from dse.source.contract import STOPPED, Failure, Source, lasting
 from dse.source.kept import pack, unpack
-from dse.source.launches import ASSUMED, Configuration, NotStated, assuming, plainly
+from dse.source.launches import Configuration, NotStated, assumed, assuming, plainly
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import Dimensions
@@ -209,21 +209,24 @@ def with_assumed(
     they do if other contents change the counts. Zeros are kept where no others can be executed.
     """
     profile, zeros, sure = counted(configuration)
-    first, known, how = profile, dict[int | str, tuple[str, str]](), "as if all were 0"
+    first, known = profile, dict[int | str, tuple[str, str]]()
     launched, most = configuration, max(ASSUMED_STEPS, int(first.counts.insts()))
     while not zeros.keys() <= known.keys():
         known |= zeros
-        assumed = assuming(configuration, {place: kind for place, (_, kind) in known.items()}, most)
+        filled = assuming(configuration, {place: kind for place, (_, kind) in known.items()}, most)
         try:
-            profile, zeros, _ = counted(assumed)
-            launched, how = assumed, f"with {ASSUMED}"
+            profile, zeros, _ = counted(filled)
+            launched = filled
         except NotStated:
             raise
         except DseError:  # such as of a loop that is too long to execute trip by trip
             break
     if not sure and launched is not configuration and np.array_equal(profile.numbers, first.numbers):
         return first, configuration
-    said = tuple((name, kind, how) for name, kind in known.values())
+    zeros_hold = launched is configuration
+    said = tuple(
+        (name, kind, "as if all were 0" if zeros_hold else assumed(kind)) for name, kind in known.values()
+    )
     counts = first.counts  # what is assumed is alike in all blocks, but not proven to be
     proven = {"unseen": counts.unseen, "doubtful": counts.doubtful, "zeros": said}
     return replace(profile, counts=replace(profile.counts, **proven)), launched

@@ -26,6 +26,7 @@ from dse.source.launches import (
     build_of,
     check_shared,
     held,
+    is_pointer,
     name_of,
     no_contents,
     too_small,
@@ -209,7 +210,7 @@ def check_stated(
     if numbers and not arrays:
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], numbers))
     for place, array in _deciding(ran, arrays).items():
-        if array.whole or leads:
+        if (array.whole or leads) and not is_pointer(array.kind):
             raise NotStated(no_contents(kernel, array.name, does, array.kind or "int32"))
         zeros[place] = array.name, array.kind or "float"
     return zeros
@@ -222,7 +223,9 @@ def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapp
     """Return those of unstated arrays that decide on work even if the others are known; all if none does."""
     launch = ran.record.launch
     contents = {
-        place: _ZEROS if array.whole else Assumed(array.kind or "float").pointer(seed)
+        place: _ZEROS
+        if array.whole and not is_pointer(array.kind)
+        else Assumed(array.kind or "float").pointer(seed)
         for seed, (place, array) in enumerate(arrays.items())
     }
 

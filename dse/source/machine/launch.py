@@ -15,6 +15,7 @@ REGION_BITS = 36  # each pointer argument points to a region of its own, into it
 MIDDLE = 1 << (REGION_BITS - 1)
 VARIABLE = "variable "  # before the name of what is no argument
 OF_ATOMICS = "what atomic operations return"  # on global memory, which other blocks change too
+OF_BLOCKS = "what other blocks store while it waits"
 OF_CLUSTER = "what other blocks write into shared memory"
 OF_LAUNCH = "clusters, which the code does not state (__cluster_dims__)"
 OUTSIDE = "memory outside argument"  # before its number: of stated contents
@@ -97,11 +98,28 @@ class _Layout:
     stack: int
     parameters: int
     parameters_address: int = -1  # of the parameters' address, for descriptors among them
+    # Of the address of the memory in which all blocks of the grid meet: its low and its high word.
+    meeting: tuple[int, int] = (0x90, 0x8C)
 
 
 _LAYOUTS = (  # from this compute capability on
-    (100, _Layout(block=0x360, grid=0x370, stack=0x37C, parameters=0x380, parameters_address=0x348)),
-    (90, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x210, parameters_address=0x198)),
+    (
+        100,
+        _Layout(
+            block=0x360,
+            grid=0x370,
+            stack=0x37C,
+            parameters=0x380,
+            parameters_address=0x348,
+            meeting=(0x1B8, 0x1B4),
+        ),
+    ),
+    (
+        90,
+        _Layout(
+            block=0x0, grid=0xC, stack=0x28, parameters=0x210, parameters_address=0x198, meeting=(0x48, 0x44)
+        ),
+    ),
     (70, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x160)),
 )
 
@@ -110,7 +128,7 @@ STACK_TOP = 0xFFFDC0
 
 @dataclass
 class ConstantBank:
-    """Words of constant bank 0 by offset, with the argument of each (-1: none)."""
+    """Words of constant bank 0 by offset, with the argument of each byte."""
 
     words: dict[int, int]
     owners: dict[int, int]
@@ -134,6 +152,8 @@ def address_of(index: int) -> int:
 
 
 PARAMETERS = address_of(-1)  # address of the parameters themselves
+MEETING = address_of(1 << 16)  # of the memory in which all blocks of the grid meet; arguments are before it
+ELSEWHERE = 1 << 17  # regions from here on are those of pointers in memory
 
 
 def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBank:
@@ -145,6 +165,9 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
     if layout is None:
         raise DseError(f"{kernel}: architecture: found sm_{arch}, expected sm_70 or newer")
     words = {layout.stack: STACK_TOP}
+    words |= {
+        offset: MEETING >> shift & 0xFFFFFFFF for offset, shift in zip(layout.meeting, (0, 32), strict=True)
+    }
     if layout.parameters_address >= 0:
         words[layout.parameters_address] = PARAMETERS & 0xFFFFFFFF
         words[layout.parameters_address + 4] = PARAMETERS >> 32
@@ -162,7 +185,7 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
         for offset, byte in enumerate(raw, start=at):
             word, shift = offset & ~3, 8 * (offset & 3)
             words[word] = words.get(word, 0) | byte << shift
-            owners[word] = index
+            owners[offset] = index
         at += size
     return ConstantBank(words, owners, layout.parameters)
 

@@ -56,7 +56,7 @@ def load(name: str | Path, given: Given | None = None) -> Description:
     if isinstance(name, str) and kernels.known(name):  # even if the current folder has such a file
         return with_given(kernels.load(name), given, name)
     path = given_path(name)
-    named = re.fullmatch(r"(.+):([\w<>, :]+)", str(name))
+    named = re.fullmatch(r"(.+?):(\w[\w:]*(?:<.*>)?)", str(name))
     there = is_file(path) or is_folder(path)
     if named is not None and not there and (Path(named[1]).suffix or is_folder(Path(named[1]))):
         name, path = named[1], given_path(named[1])

@@ -321,6 +321,54 @@ COUNTED = {  # GPU, block, grid, what is stated, total; text
             if (s[threadIdx.x] > 20) out[threadIdx.x] = 1;
         }""",
     ),
+    "flags of a byte beside one another steer": (
+        A100, 64, 1, ["off=0", "on=1", "n=40"], ("global store", "bytes", 4 * 40),
+        """__global__ void f(float* y, bool off, bool on, short n) {
+            if (on && !off && threadIdx.x < n) y[threadIdx.x] = 1;
+        }""",
+    ),
+    "what the threads of a block find out at a barrier steers": (
+        A100, 96, 1, ["n=40"], ("global store", "bytes", 4 * 96 * (1 + 3)),  # 40, and no thread less than 0
+        """__global__ void f(float* y, int n) {
+            int i = threadIdx.x, left = n;
+            if (__syncthreads_count(i < n) == n && !__syncthreads_or(i > 95)) y[i] = 1;
+            while (!__syncthreads_and(i >= left)) y[i + 96] = left -= 16;
+        }""",
+    ),
+    "words of 64 bits change as a whole": (
+        A100, 256, 4, ["a=2000:uint64_t:(index > 0) * (index - 1) * 2**32", "b=1024:int64_t:index - 100"],
+        ("global store", "bytes", (64 + 1024 + 923 + 1024) / 4),
+        """__global__ void f(char* y, unsigned long long* a, long long* b) {
+            const int i = blockIdx.x * 256 + threadIdx.x;
+            if (atomicAdd(a, 1ull << 33) >> 33 < 64) y[i] = 1;
+            if (atomicExch(a + 1 + i, 7ull << 32) >> 32 == i) y[i + 1024] = 1;
+            if (atomicMin(b + i, -5ll) > 0) y[i + 2048] = 1;
+            if (atomicCAS(a + 1 + i, 7ull << 32, 0) == 7ull << 32) y[i + 3072] = 1;
+        }""",
+    ),
+    "threads go on that wait for other blocks": (
+        A100, 64, 256, ["lock=256:int:0", "flag=256:int:0", "total=1:int:0"],
+        ("global store", "bytes", 64 * 4),
+        """__global__ void f(float* y, int* lock, volatile int* flag, int* total) {
+            if (threadIdx.x == 0) {
+                while (flag[blockIdx.x] == 0) __nanosleep(20);
+                while (atomicCAS(lock + blockIdx.x, 1, 1) != 1) {}
+                while (atomicAdd(total, 0) < gridDim.x) {}
+            }
+            __syncthreads();
+            y[blockIdx.x * 64 + threadIdx.x] = 1;
+        }""",
+    ),
+    "a barrier of the whole grid": (
+        A100, 64, 256, ["n=40000"], ("global store", "bytes", 2 * 40_000 * 4 / 256),
+        """#include <cooperative_groups.h>
+        __global__ void f(float* x, float* y, int n) {
+            auto grid = cooperative_groups::this_grid();
+            for (int i = grid.thread_rank(); i < n; i += grid.size()) x[i] = i;
+            grid.sync();
+            for (int i = grid.thread_rank(); i < n; i += grid.size()) y[i] = x[n - 1 - i];
+        }""",
+    ),
 }  # fmt: skip
 
 
@@ -352,7 +400,11 @@ LIST = """__global__ void f(int* length, const int* first, const int* next) {
         for (int at = first[threadIdx.x]; at != -1; at = next[at]) ++passed;
         length[threadIdx.x] = passed;
     }"""
-IN_MEMORY = "__global__ void f(const float* const* x, float* y, int n) { y[threadIdx.x] = x[blockIdx.x][n]; }"
+IN_MEMORY = """__global__ void f(const float* const* x, float* y) {
+        y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x][threadIdx.x];
+    }"""
+FLAGS = "__global__ void f(int* out, bool a, bool b) { if (a && b) out[threadIdx.x] = 1; }"
+LARGER = "__global__ void f(float* y, const float* x) { y[x[threadIdx.x] > x[0] ? threadIdx.x : 99] = 1; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
 PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
         y[threadIdx.x] = x[(int)at[threadIdx.x].x];
@@ -374,16 +426,16 @@ ASKED = {  # a kernel, what is stated, and what is asked for
     "stated ones": (ROWS, ("starts=65:int:index * 3",), ""),  # what is stored, or has fractions, is not
     "a number of a structure": (POINTERS_IN_STRUCTURES, (BEFORE, SCALE, AT), "expected p.n=VALUE"),
     "an array of one": (POINTERS_IN_STRUCTURES, (BEFORE, N, SCALE), "p.at: found no contents of the"),
-    "pointers in memory": (IN_MEMORY, ("n=1",), "x: found no contents .* expected pointers as arguments"),
+    "fractions that say where by a comparison": (LARGER, (), ""),
+    "a flag beside one that is stated": (FLAGS, ("a=1",), "b: found no value"),
+    "a flag before one that is stated": (FLAGS, ("b=1",), "a: found no value"),
     "fractions, which may divide": (FRACTIONS, ("m=64", "n=1"), ""),
     "other numbers": (FRACTIONS, (), "expected m=VALUE and n=VALUE|expected n=VALUE and m=VALUE"),
     "a list that never ends": (LIST, (), "still running .* contents of first, contents of next"),
 }
 
 
-@pytest.mark.quick(
-    "A100", "array", "stated", "number", "pointers", "fractions", "one"
-)  # an endless list: seconds
+@pytest.mark.quick("A100", "array", "stated", "number", "fractions", "one")  # an endless list: seconds
 @BOTH
 @pytest.mark.parametrize("name", ASKED)
 def test_what_is_not_stated_is_asked_for(gpu: GpuFile, name: str, tmp_path: Path):
@@ -397,6 +449,15 @@ def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_pa
     counts = read(tmp_path / "f.cu", POINTERS_IN_STRUCTURES, gpu, 64, 1, BEFORE, N, SCALE, AT).counts
     assert [counts.total(f"global {way}", "bytes") for way in ("load", "store")] == [4 * (64 + 32), 4 * 32]
     assert counts.total("global store", "sectors") == 32
+
+
+@BOTH
+def test_pointers_in_memory_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_path: Path):
+    counts = read(tmp_path / "f.cu", IN_MEMORY, gpu, 64, 100).counts
+    assert counts.zeros == (("x", "float*", "as pointers to arrays of their own"),)
+    [traffic] = [phase.traffic for phase in counts.phases]
+    assert traffic is not None
+    assert traffic.loads_past_l2 * 100 == pytest.approx(100 * (64 * 4 + 8) / 32, rel=0.01)
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100, gpus.load("h100-sxm")], ids=lambda gpu: gpu.name)

@@ -48,8 +48,8 @@ def test_offsets_may_be_given():
 
 
 def test_unknown_arguments_have_an_owner():
-    bank = constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1), [UnknownArgument(8), 4]))
-    assert bank.owners == {0x160: 0, 0x164: 0, 0x168: 1}
+    bank = constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1), [UnknownArgument(2), True, 4]))
+    assert bank.owners == {0x160: 0, 0x161: 0, 0x162: 1, 0x164: 2, 0x165: 2, 0x166: 2, 0x167: 2}
 
 
 def test_what_cannot_be_passed_is_an_error():

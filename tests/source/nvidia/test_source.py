@@ -1,5 +1,6 @@
 """From a kernel.toml and its CUDA source to counts: what is compiled, launched, kept, and what goes wrong."""
 
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -155,6 +156,19 @@ def test_threads_in_calls_of_other_depths_do_not_wait_for_one_another(tmp_path: 
     [actual] = run(kernel, tmp_path / "cache")
     assert isinstance(actual, KernelProfile), actual
     assert actual.counts.total("global store", "sectors") == 4  # solutions, each of a thread's own sector
+
+
+SEARCH = """__global__ void search(int* table) {
+    for (int at = threadIdx.x; atomicCAS(table + at, -1, at) != -1; ++at) {}
+}"""
+
+
+def test_a_loop_whose_end_only_unstated_data_decide_is_left_soon(tmp_path: Path):
+    (tmp_path / "search.cu").write_text(SEARCH)
+    kernel = cuda_file.load(tmp_path / "search.cu", Given(block=(32,), grid=(1,)))
+    [actual] = run(kernel, tmp_path / "cache")
+    assert isinstance(actual, Failure)
+    assert re.search("still running after 4096 .* depends on contents of table", actual.message)
 
 
 def test_without_the_numbers_that_end_a_loop_it_says_so(read, tmp_path: Path):

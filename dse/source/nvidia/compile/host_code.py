@@ -224,7 +224,7 @@ def _blank(text: str) -> str:
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _OF_STD = re.compile(r"\bstd::(\w+)")
-_IN_STD = re.compile(r"(?:struct|using|constexpr bool|T&|void) (\w+)\b")
+_IN_STD = re.compile(r"(?:struct|using|constexpr bool|T&&?|&&|void) (\w+)\b")
 _OF_DEVICE = ("__device__", "__global__", "__constant__", "__shared__", "constexpr")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
 _MASKED = re.compile(  # comments, strings, characters and directives

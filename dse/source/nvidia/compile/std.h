@@ -1,6 +1,9 @@
 // What device code takes from the C++ library, where it takes something: there is none beside NVRTC and clang.
 #define DSE_BOTH __host__ __device__ static constexpr
 namespace std {
+using size_t = decltype(sizeof(0));
+using ptrdiff_t = decltype((char*)0 - (char*)0);
+using nullptr_t = decltype(nullptr);
 template <class T> __host__ __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
 template <class T> __host__ __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
 template <class T> __host__ __device__ constexpr void swap(T& a, T& b) { T c = a; a = b; b = c; }
@@ -40,6 +43,39 @@ template <class T> struct remove_cvref { using type = remove_cv_t<remove_referen
 template <class T> using remove_cvref_t = typename remove_cvref<T>::type;
 template <class T> struct decay { using type = remove_cvref_t<T>; };
 template <class T> using decay_t = typename decay<T>::type;
+
+#ifndef __CUDACC_RTC__  // which has these
+template <class T> __host__ __device__ constexpr remove_reference_t<T>&& move(T&& t) noexcept
+{
+    return static_cast<remove_reference_t<T>&&>(t);
+}
+template <class T> __host__ __device__ constexpr T&& forward(remove_reference_t<T>& t) noexcept
+{
+    return static_cast<T&&>(t);
+}
+#endif
+template <class T, class U> struct pair {
+    T first;
+    U second;
+};
+template <class T, size_t N> struct array {
+    T items[N ? N : 1];
+    __host__ __device__ constexpr T& operator[](size_t i) { return items[i]; }
+    __host__ __device__ constexpr const T& operator[](size_t i) const { return items[i]; }
+    __host__ __device__ constexpr T* data() { return items; }
+    __host__ __device__ constexpr const T* data() const { return items; }
+    __host__ __device__ constexpr T* begin() { return items; }
+    __host__ __device__ constexpr const T* begin() const { return items; }
+    __host__ __device__ constexpr T* end() { return items + N; }
+    __host__ __device__ constexpr const T* end() const { return items + N; }
+    __host__ __device__ constexpr void fill(const T& t) { for (T& item : *this) item = t; }
+    DSE_BOTH size_t size() { return N; }
+};
+template <class T, T... I> struct integer_sequence {};
+template <size_t... I> using index_sequence = integer_sequence<size_t, I...>;
+template <size_t N, size_t... I> struct dse_indices : dse_indices<N - 1, N - 1, I...> {};
+template <size_t... I> struct dse_indices<0, I...> { using type = index_sequence<I...>; };
+template <size_t N> using make_index_sequence = typename dse_indices<N>::type;
 
 template <class T> struct numeric_limits {
     static constexpr bool is_specialized = false, is_integer = false, is_signed = false;

@@ -53,6 +53,8 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
             made.append((step, _space_action(step)))
         elif step.opcode == "BPT" and step.has("TRAP"):
             made.append((step, _trap_action(step)))
+        elif step.needed and step.kind == "meeting":  # `waiting` writes what threads find out together
+            made.append((step, lambda machine, lanes: None))
         elif step.needed and not step.memory:
             made.append((step, _compute_action(bound, step, _usual_test(bound, block, step))))
     return made
@@ -219,7 +221,7 @@ def _break_action(step: Step) -> Action:
 
 def _trap_action(step: Step) -> Action:
     """Refuse threads that come to a trap, behind which other code may lie, but not for unstated data."""
-    why = "expected none: an assertion fails, or a barrier of the whole grid, which is not supported, is used"
+    why = "expected none, as where an assertion fails"
 
     def stop(machine: Machine, guarded: Lanes) -> None:
         if step.guard < 0 or not union(machine.taint[step.guard], guarded):

@@ -22,6 +22,7 @@ from dse.source.nvidia.sass.semantics import (
     U32,
     U64,
     double_words,
+    extended,
     float_bits,
     flushed,
     halves,
@@ -309,25 +310,29 @@ class _Operands:
         return itemgetter(slot)
 
     def constant(self, operand: Operand) -> Reader:
-        """Read words of a constant bank, at an address in the instruction or in a register."""
-        count, first = divmod(self.step.bytes, 4), operand.offset
-        if operand.kind != "constant" or count[1]:
-            raise Unsupported("a constant that is no whole word")
+        """Read words of a constant bank, or part of one, at an address in the code or in a register."""
+        size, first, modifiers = self.step.bytes, operand.offset, self.step.modifiers
+        if operand.kind != "constant":
+            raise Unsupported(f"operand {operand.text}")
+        words = range(-(-size // 4))
         if operand.slot >= 0 and operand.slot != RZ:
             table = self.slot_of("bank", operand.bank)
             self.slots.add(table)
 
             def read(r: Registers) -> tuple[np.ndarray, ...]:
-                bank = r[table][0]
-                word_index = (r[operand.slot].astype(np.int64) + first) >> 2
-                return tuple(bank[np.minimum(word_index + word, len(bank) - 1)] for word in range(count[0]))
+                bank, place = r[table][0], (r[operand.slot] + U32(first)).astype(np.int64)
+                loaded = [bank[np.minimum((place >> 2) + word, len(bank) - 1)] for word in words]
+                if size < 4:
+                    loaded[0] = extended(loaded[0] >> (8 * (place & 3)).astype(U32), modifiers)
+                return tuple(loaded)
 
             return read
-        if first % 4:
-            raise Unsupported("a constant that is no whole word")
-        slots = [self.slot_of("constant", (operand.bank, first + 4 * word)) for word in range(count[0])]
+        if size < 4:
+            slots = [self.slot_of("part", (operand.bank, first, size))]
+        else:
+            slots = [self.slot_of("constant", (operand.bank, first + 4 * word)) for word in words]
         self.slots.update(slots)
-        return lambda r: tuple(r[slot] for slot in slots)
+        return lambda r: tuple(extended(r[slot], modifiers) for slot in slots)
 
 
 _MAKERS: dict[str, Callable[[_Operands, Operand], Reader]] = {

@@ -134,6 +134,11 @@ def _shift(registers: RegisterChanges, step: Step) -> None:
         change = _shifted_high_word(registers, low, high, int(by.text, 0), UINT32)
         registers.set(step.targets[0].slot, change)
         return
+    if by.kind == "number" and step.has("U64", "S64") and not step.has("L", "HI"):
+        if registers.change_inside(low, high):
+            raise Irregular(_INSIDE_TOO)
+        registers.set(step.targets[0].slot, _shifted_low_word(registers, low, high, int(by.text, 0)))
+        return
     if registers.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
         raise Irregular("a shift of a pair, or by what changes")
     if not step.has("L") and registers.change_inside(high):
@@ -168,6 +173,14 @@ def _shifted_high_word(
     low_change = signed(change * 2**count)
     registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32)
     return (change * 2**count - low_change) >> 32
+
+
+def _shifted_low_word(registers: RegisterChanges, low: Operand, high: Operand, count: int) -> Change:
+    """Return the change of the low word of a pair shifted right, while its low word does not overflow."""
+    change = registers.change(low)
+    if change is not None:
+        change = registers.shifted_right(registers.value(low, UINT32), change, count, UINT32)
+    return plus(change, times(registers.change(high), 2 ** (32 - count)))
 
 
 def _logic(registers: RegisterChanges, step: Step) -> None:

@@ -18,6 +18,7 @@ from dse.source.machine.thread_set import Lanes
 from dse.source.machine.trips import Change, Irregular, uniform
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
+from dse.source.nvidia.execute.load_store import leaves_memory
 from dse.source.nvidia.execute.register_changes import RegisterChanges, plus, times
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
@@ -271,6 +272,9 @@ class Examination:
         in_global = step.pipe == "global" and step.kind != "copy"
         if in_global and not self.machine.bound.global_stores and all(slot >= P for slot in step.writes):
             registers.set_same(step.writes, lanes)  # it is done at any place of an array
+            return
+        if step.atomic and in_global and not changes and leaves_memory(self.machine, step, lanes):
+            registers.set_same(step.writes, lanes)
             return
         if step.atomic or in_global:
             raise Irregular(f"0x{step.address:x} stores what is loaded again")

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.errors import DseError
-from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.launch import VARIABLE, Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import Overwritten
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.actions import actions
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.jumps import taking, targets
-from dse.source.nvidia.execute.loop_skipping import LoopPolicy, LoopSkipper
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy, LoopSkipper, WaitsForBlocks
 from dse.source.nvidia.execute.side_by_side import Path, SideBySide
 from dse.source.nvidia.execute.slice import mark_needed
 from dse.source.nvidia.execute.tiling import Tiling
@@ -100,6 +100,10 @@ def run(
     return machine
 
 
+_LOOK = 4096  # basic blocks after which a loop that is still running is looked at
+_UNSTATED = "contents of", "argument", VARIABLE
+
+
 class Scheduler:
     """Executes basic blocks, one after another, until all threads have ended."""
 
@@ -125,10 +129,14 @@ class Scheduler:
         while ready or self.release():
             index, lanes = ready.take_lowest()
             self.executed += 1
-            if self.executed > self.step_limit:
-                raise self.still_running(index)
-            if self.policy is not LoopPolicy.RUN:
-                self.watch(index, lanes, came_from)
+            if self.executed > self.step_limit or (not self.executed % _LOOK and self.ends_by_unstated()):
+                raise self.still_running(index, min(self.executed, self.step_limit))
+            try:
+                if self.policy is not LoopPolicy.RUN:
+                    self.watch(index, lanes, came_from)
+            except WaitsForBlocks as loop:
+                ready.enter(loop.behind, lanes)
+                continue
             came_from = index
             self.count(index, lanes)
             self.execute(index, lanes)
@@ -234,8 +242,18 @@ class Scheduler:
             raise program.error(step, FOR_EVER)
         return False
 
-    def still_running(self, index: int) -> DseError:
-        """Return the error of a kernel that reaches the limit, or is known to."""
+    def ends_by_unstated(self) -> bool:
+        """Return whether the loop that goes on depends on unstated contents alone for its end."""
+        machine, blocks = self.machine, self.machine.program.blocks
+        inside = {index for index, _ in machine.trace[-_LOOK:]}
+        ends = {index for index in inside if not inside.issuperset(blocks[index].successors)}
+        ends |= {index for index in inside if blocks[index].steps[-1].kind == "end"}
+        unknown = (machine.unknown.get((blocks[index].steps[-1].index, "branch"), 0) for index in ends)
+        names = [machine.sources_of(taint) for taint in unknown]
+        return all(any(name.startswith(_UNSTATED) for name in of_end) for of_end in names)
+
+    def still_running(self, index: int, executed: int = 0) -> DseError:
+        """Return the error of a kernel that reaches the limit, or is known to, after `executed` blocks."""
         program = self.machine.program
         taint = 0
         for bits in self.machine.unknown.values():
@@ -244,7 +262,7 @@ class Scheduler:
         because = f"; it depends on {', '.join(names)}" if names else ""
         step = program.blocks[index].steps[0]
         at = f"0x{step.address:x}" + (f", line {step.line}" if step.line else "")
-        problem = f"still running after {self.step_limit} basic blocks, at {at}"
+        problem = f"still running after {executed or self.step_limit} basic blocks, at {at}"
         expected = "an end (an endless loop, or one that waits for memory)"
         if any("TIMER" in name for name in names):  # such a wait gives up after a time
             expected = "none that waits by the clock, as cuda::pipeline of a block before sm_90 does"

@@ -6,12 +6,21 @@ from operator import or_
 
 import numpy as np
 
-from dse.source.machine.launch import OF_ATOMICS, OF_CLUSTER, OUTSIDE, REGION_BITS, VARIABLE
+from dse.source.machine.launch import (
+    MEETING,
+    OF_ATOMICS,
+    OF_BLOCKS,
+    OF_CLUSTER,
+    OUTSIDE,
+    REGION_BITS,
+    VARIABLE,
+)
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
 from dse.source.nvidia.sass.program import Step, wide_slots
+from dse.source.nvidia.sass.semantics import extended, halves, joined
 from dse.source.nvidia.sass.warp import REDUCE
 
 _U32 = np.uint32
@@ -42,15 +51,7 @@ def _put(machine: Machine, step: Step, lanes: Lanes, words: list[np.ndarray], ta
     else:
         slots = [(first.slot + number, number) for number in range(len(words))]
     for slot, number in slots:
-        machine.write(slot, lanes.placed(_extended(words[number], step)), taint, lanes)
-
-
-def _extended(word: np.ndarray, step: Step) -> np.ndarray:
-    """Extend a loaded word by its sign, if the instruction does."""
-    for name, kind in (("S8", np.int8), ("S16", np.int16)):
-        if step.has(name):
-            return word.astype(kind).astype(np.int32).view(_U32)
-    return word
+        machine.write(slot, lanes.placed(extended(words[number], step.modifiers)), taint, lanes)
 
 
 def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list[np.ndarray], int]:
@@ -60,7 +61,7 @@ def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list
     for region in outside:
         of_argument = 0 < region <= len(machine.launch.arguments)
         name = f"{OUTSIDE} {region - 1}" if of_argument else "global memory outside the arguments"
-        taint |= machine.source(name)
+        taint |= machine.source(OF_BLOCKS if region == MEETING >> REGION_BITS else name)
     for region in unknown:
         variable = region - 1 - len(machine.launch.arguments)
         name = f"contents of argument {region - 1}"
@@ -86,9 +87,9 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         machine.missed_stores = True
     if step.atomic:
         taint = taint | data_taint | machine.source(OF_ATOMICS)
-        stands_for = machine.launch.blocks * machine.launch.threads / np.prod(machine.shape)
-        words, new = _atomic(step, flat, words[0], [*map(lanes.of, stored)], lanes.blocks, stands_for)
-        memory.store(flat, 4, [new], union(data_taint, lanes))
+        values = [*map(lanes.of, stored)]
+        words, new = _atomic(step, flat, words, values, lanes.blocks, _stands_for(machine))
+        memory.store(flat, 4 * len(new), new, union(data_taint, lanes))
     if copied is not None:
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
         loaded, words = words, [np.zeros(len(flat), _U32) for _ in words]
@@ -97,6 +98,22 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         machine.shared.store(lanes.blocks, lanes.of(to), step.bytes, words, union(taint, lanes))
     elif step.targets:
         _put(machine, step, lanes, words, taint)
+
+
+def _stands_for(machine: Machine) -> float:
+    """Return how many blocks of the grid each executed one stands for."""
+    return float(machine.launch.blocks * machine.launch.threads / np.prod(machine.shape))
+
+
+def leaves_memory(machine: Machine, step: Step, lanes: Lanes) -> bool:
+    """Return whether an atomic operation on global memory changes nothing: none does where it is unknown."""
+    flat = lanes.of(machine.base(step, step.memory[-1], True) + step.memory[-1].offset)
+    words, unknown, outside = machine.memory.load(flat, step.bytes)
+    if {*regions_of(flat)} <= unknown | outside:
+        return True
+    values = [*map(lanes.of, _data(machine, step)[0])]
+    _, new = _atomic(step, flat, words, values, lanes.blocks, _stands_for(machine))
+    return all(map(np.array_equal, new, words))
 
 
 def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
@@ -132,8 +149,8 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
             if target.kind == "predicate":  # from compute capability 10.0 on
                 machine.write(target.slot, lanes.placed(done), taint, lanes)
     elif step.atomic:
-        words, new = _atomic(step, flat + (block << 32), words[0], values, block)
-        memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
+        words, new = _atomic(step, flat + (block << 32), words, values, block)
+        memory.store(block, flat, 4 * len(new), new, stored | union(data_taint, lanes))
         taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
     if step.targets:
         _put(machine, step, lanes, words, taint | stored)
@@ -152,7 +169,7 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
     first = step.targets[0].slot
     for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
         unknown = memory.taint(lanes.mask, address + 4 * number, min(step.bytes, 4))
-        machine.write(first + number, _extended(word, step), taint | unknown, lanes)
+        machine.write(first + number, extended(word, step.modifiers), taint | unknown, lanes)
 
 
 _PHASE = _U32(1 << 31)  # of the upper word of a barrier before compute capability 9.0
@@ -161,26 +178,31 @@ _PHASE = _U32(1 << 31)  # of the upper word of a barrier before compute capabili
 def _atomic(
     step: Step,
     address: np.ndarray,
-    old: np.ndarray,
+    old: list[np.ndarray],
     values: list[np.ndarray],
     block: np.ndarray,
     stands_for: float = 1.0,
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return (the old words that each thread gets, the low one afterwards); threads go in order.
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return (the old words that each thread gets, those afterwards); threads go in order.
 
-    High words of numbers of 64 bits count as 0.
+    Of several numbers at a time only the first changes.
     """
-    unit = values[0] if values else np.ones(old.shape, _U32)
-    high = [np.zeros(old.shape, _U32)] * (step.bytes // 4 - 1)
     if step.has("CAS"):
-        return [old, *high], np.where(old == values[0], values[len(values) // 2], old)
+        expected, new = values[: len(old)], values[len(old) :]
+        same = np.logical_and.reduce([*map(np.equal, old, expected)])
+        return old, [np.where(same, after, before) for after, before in zip(new, old, strict=True)]
     if step.has("EXCH"):
-        return [old, *high], unit
-    kind = np.int32 if step.has("S32") else _U32
+        return old, values
+    values = values or [np.ones(old[0].shape, _U32)]
+    wide = step.has("64", "S64")
+    number, value = (joined(*old), joined(*values)) if wide else (old[0], values[0])
+    kind = np.int32 if step.has("S32") else np.int64 if step.has("S64") else number.dtype
     function = next((REDUCE[name][0] for name in step.modifiers if name in REDUCE), np.add)
-    used = bool(step.writes)
-    read, new = atomic(function, address, old.view(kind), unit.view(kind), used, block, stands_for)
-    return [read.view(_U32), *high], new.view(_U32)
+    changed = atomic(
+        function, address, number.view(kind), value.view(kind), bool(step.writes), block, stands_for
+    )
+    read, new = ([*halves(part)] if wide else [part.view(_U32), *old[1:]] for part in changed)
+    return read, new
 
 
 # (machine, step, addresses, active threads, taint of the addresses)

@@ -23,6 +23,7 @@ from enum import Enum
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.launch import OF_BLOCKS
 from dse.source.machine.recorded import MEMORY_COUNTS, Estimated, Stream
 from dse.source.machine.sampling import SAMPLES, Plan, Repetition
 from dse.source.machine.thread_set import Lanes
@@ -32,6 +33,7 @@ from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.repetition import (
     Mark,
     check_size,
+    forget,
     move_on,
     repeat_counts,
     repeat_streams,
@@ -46,6 +48,7 @@ _FEW = 16  # trips estimated from one of them
 _WORTH = 1000  # instructions that an estimate must save
 _LATER_SAMPLES = range(4, 7)  # where the loop was estimated before
 _MOST_TURNS = 16  # trips after which the registers of a loop may repeat
+_MOST_WAITS = 1000  # for other blocks, in a loop
 _MOST_REFUTED = 5  # numbers of turns tried for a loop
 
 Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
@@ -82,6 +85,7 @@ class _Loop:
     header: int
     lanes: Lanes
     since: Mark  # start of this trip
+    begun: Mark  # start of the first trip
     registers: list[np.ndarray] | None  # at that time; None if not needed
     trips: int = 0
     next_try: int = _FIRST_TRY  # trips after which it may be examined
@@ -98,6 +102,13 @@ class _Loop:
         self.next_try = next_try
 
 
+class WaitsForBlocks(Exception):
+    """A loop that ends when other blocks store something, and the basic block behind it."""
+
+    def __init__(self, behind: int) -> None:
+        self.behind = behind
+
+
 class LoopSkipper:
     """Watches the loops of a running machine, and skips trips."""
 
@@ -109,6 +120,7 @@ class LoopSkipper:
         self._skipped = {*machine.bound.long_loops}  # headers of loops that were long before
         self._turns: dict[int, int] = {}  # of loops that repeat after several trips
         self._refuted: dict[int, set[int]] = {}  # numbers of turns that proved wrong
+        self._waits: dict[int, int] = {}  # for other blocks, by header
         self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)
         columns = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
         rows = machine.bound.memory_rows.values()
@@ -129,7 +141,7 @@ class LoopSkipper:
         If it begins a loop, a trip has ended, and others may be skipped. `others` is the first block that
         other threads are to enter.
 
-        **Raises:** DseError if the loop provably never ends.
+        **Raises:** DseError if the loop provably never ends; WaitsForBlocks if that is up to other blocks.
         """
         self._put_off_those_left(index)
         self._headers.add(index)
@@ -163,7 +175,8 @@ class LoopSkipper:
     def _begin(self, header: int, lanes: Lanes) -> None:
         """Watch a loop from here on."""
         self._stop_examining(header)
-        loop = self._loops[header] = _Loop(header, lanes, Mark.now(self.machine), self.machine.r[:])
+        now = Mark.now(self.machine)
+        loop = self._loops[header] = _Loop(header, lanes, now, now, self.machine.r[:])
         if header in self._turns:
             loop.turns, loop.next_try = self._turns[header], 2
 
@@ -295,7 +308,7 @@ class LoopSkipper:
             raise Irregular(why)
         trips = examination.registers.trips
         if trips >= FOR_EVER:
-            raise self.endless(loop.header)
+            raise self._waiting(loop, {index for index, _ in path})
         # the last steady trip is executed where a loop around this one is examined, see _check_outer
         left = proof.trips_left = trips - bool(self.examined)
         at_once = not loop.since.closed_phases(machine)
@@ -314,6 +327,25 @@ class LoopSkipper:
             self._run_those_left(loop, left)
         else:
             loop.plan = Plan(examination.period)
+
+    def _waiting(self, loop: _Loop, path: set[int]) -> Exception:
+        """Return how a loop of these basic blocks ends that never does so by itself. A few trips count."""
+        header, blocks = loop.header, self.machine.program.blocks
+        self._waits[header] = self._waits.get(header, 0) + 1
+        ends = [(index, behind) for index in path for behind in {*blocks[index].successors} - path]
+        asks = any(
+            step.pipe == "global" and step.targets and (step.atomic or step.has("STRONG"))
+            for index in path
+            for step in blocks[index].steps
+        )
+        if len(ends) != 1 or not asks or self._waits[header] > _MOST_WAITS:
+            return self.endless(header)
+        [(index, behind)] = ends
+        last, lanes = blocks[index].steps[-1], self.machine.sets.of(self.machine.live_mask)
+        self.machine.note_unknown(last, "branch", self.machine.source(OF_BLOCKS), lanes)
+        forget(self.machine, loop.begun, loop.since)
+        self._begin(header, loop.lanes)
+        return WaitsForBlocks(behind)
 
     def _run_those_left(self, loop: _Loop, trips: int) -> None:
         """Run the few remaining trips, and watch the loop again afterwards."""

@@ -36,14 +36,16 @@ def addresses_of(
 ) -> Addresses:
     """Run other blocks of an executed launch, no trips of loops being estimated: some of their warps.
 
-    If addresses depend on shared memory, all are run: others may have stored what these load.
+    If addresses depend on shared memory, or on what threads find out at a barrier, all are run: others may
+    have stored what these load.
 
     **Raises:** DseError as `run`, and if they execute far more than the blocks before.
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
-    steps = only_addresses.program.steps  # shuffles are of one warp
-    if any(step.needed and step.pipe == "shared" and step.memory and step.targets for step in steps):
+    steps = [step for step in only_addresses.program.steps if step.needed]  # shuffles are of one warp
+    loads = (step.pipe == "shared" and step.memory and step.targets for step in steps)
+    if any(loads) or any(step.kind == "meeting" for step in steps):
         warps = None
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}

@@ -79,6 +79,14 @@ def move_on(machine: Machine, changes: Mapping[int, np.ndarray], trips: int) -> 
         machine.r[slot] = machine.r[slot] + (trips * change).astype(np.uint64).astype(np.uint32)
 
 
+def forget(machine: Machine, first: Mark, last: Mark) -> None:
+    """Drop what was recorded between two marks, unless threads met at barriers or trips were skipped."""
+    if first.closed_phases(machine) or len(machine.repeats) > first.repeats:
+        return
+    del machine.trace[first.trace : last.trace], machine.streams[first.streams : last.streams]
+    machine.counts = machine.counts - (last.counts - first.counts)
+
+
 # Counts and phases
 
 

@@ -4,11 +4,15 @@ A block's barriers end basic blocks. Waits at mbarriers (barriers in shared memo
 the phase, which does not change the counts; it is checked that each has arrivals.
 """
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
 
 from dse.source.machine.recorded import total_counts
 from dse.source.machine.thread_set import WARP, Lanes, ballot
-from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.machine.state import Machine, union
+from dse.source.nvidia.sass.operands import OF_BARRIER
 from dse.source.nvidia.sass.program import Step
 
 FOR_EVER = "found threads that wait for others for ever, expected all to arrive"
@@ -190,10 +194,25 @@ class BlockBarriers:
         machine = self.machine
         lanes = self.arrived.pop(index)
         going = lanes if blocks.all() else machine.sets.of(lanes.mask & blocks[:, None])
+        step = machine.program.blocks[index].steps[-1]
+        if step.needed:
+            self._find_out(step, going)
         left = machine.rest(lanes, going)
         if left is not None and left.total:
             self.arrived[index] = left
         self.ready.enter(index + 1, going if going.total else None)
+
+    def _find_out(self, step: Step, lanes: Lanes) -> None:
+        """Write in how many threads of a block a predicate holds; or whether in all, or in any."""
+        machine = self.machine
+        holding = machine.where_all(step.sources, lanes)
+        count = np.zeros((1, 1)) if holding is None else holding.threads[:, None]
+        if step.has("AND"):
+            count = count == lanes.threads[:, None]
+        elif step.has("OR"):
+            count = count > 0
+        taint = reduce(or_, (machine.taint[slot] for slot in step.reads), 0)
+        machine.write(OF_BARRIER, count.astype(np.uint32), union(taint, lanes), lanes)
 
 
 def _barrier(step: Step) -> tuple[str, int]:

@@ -178,6 +178,7 @@ class Machine:
             "SR_TID.Z": thread // _U32(x * y),
             "SR_LANEID": thread % _U32(WARP),
             "SR_CgaCtaId": np.zeros((1, 1), _U32),  # the block's number in its cluster
+            "SR_CgaSize": np.full((1, 1), np.prod(launch.cluster), _U32),
             "SR_LTMASK": (_U32(1) << thread % _U32(WARP)) - _U32(1),
             "SR_EQMASK": _U32(1) << thread % _U32(WARP),
             "SR_GTMASK": ~((_U32(2) << thread % _U32(WARP)) - _U32(1)),
@@ -204,24 +205,27 @@ class Machine:
                     "a generic address of shared memory" if "SWIN" in str(key) else f"special register {key}"
                 )
             else:
+                number, offset, size = (*key, 4)[:3]
                 for word in range(2 if kind == "pair" else 1):
-                    number, offset = key[0], key[1] + 4 * word
-                    self.r[slot + word], self.taint[slot + word] = self._constant(bank, number, offset)
+                    self.r[slot + word], self.taint[slot + word] = self._constant(
+                        bank, number, offset + 4 * word, size
+                    )
 
-    def _constant(self, bank: ConstantBank, number: int, offset: int) -> tuple[np.ndarray, int]:
-        """Return (word, taint) at an address in constant memory."""
+    def _constant(self, bank: ConstantBank, number: int, offset: int, size: int) -> tuple[np.ndarray, int]:
+        """Return (value, taint) of up to a word at an address in constant memory."""
         if number == 0:
-            owner = bank.owners.get(offset, -1)
-            taint = 0
-            if owner >= 0 and isinstance(self.launch.arguments[owner], UnknownArgument):
-                taint = self.source(f"argument {owner}")
-            elif offset >= bank.parameters and offset not in bank.words:
+            word, shift, taint = offset & ~3, 8 * (offset & 3), 0
+            for owner in {bank.owners.get(place, -1) for place in range(offset, offset + size)}:
+                if owner >= 0 and isinstance(self.launch.arguments[owner], UnknownArgument):
+                    taint |= self.source(f"argument {owner}")
+            if offset >= bank.parameters and word not in bank.words:
                 taint = self.source(f"parameter at 0x{offset:x}")
-            return np.full((1, 1), bank.words.get(offset, 0), _U32), taint
+            value = bank.words.get(word, 0) >> shift & (1 << 8 * size) - 1
+            return np.full((1, 1), value, _U32), taint
         content = self.launch.banks.get(number)
-        if content is None or offset + 4 > len(content):
+        if content is None or offset + size > len(content):
             return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
-        word = np.full((1, 1), int.from_bytes(content[offset : offset + 4], "little"), _U32)
+        word = np.full((1, 1), int.from_bytes(content[offset : offset + size], "little"), _U32)
         names = [name for name, place in self.launch.unset.items() if offset in place]
         return word, self.source(VARIABLE + names[0]) if number == OF_VARIABLES and names else 0
 

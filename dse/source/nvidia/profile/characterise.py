@@ -150,24 +150,28 @@ def _block_of(program_: SassProgram, branch: Step) -> BasicBlock:
     return next(block for block in program_.blocks if block.steps[-1] is branch)
 
 
-def _reached(program_: SassProgram, start: int, through: int = -1) -> set[int]:
+def _reached(
+    program_: SassProgram, start: int, through: int = -1, asked: frozenset[int] = frozenset()
+) -> set[int]:
     """Return the basic blocks reachable from one, itself included, but not past block `through`."""
-    return reached(start, lambda index: () if index == through else _next(program_, program_.blocks[index]))
+    blocks = program_.blocks
+    return reached(start, lambda index: () if index == through else _next(program_, blocks[index], asked))
 
 
-def _next(program_: SassProgram, block: BasicBlock) -> tuple[int, ...]:
+def _next(program_: SassProgram, block: BasicBlock, asked: frozenset[int] = frozenset()) -> tuple[int, ...]:
     """List the successors in the same function: after a call the block that it returns to."""
     last = block.steps[-1]
     if last.opcode == "RET":
         return ()
-    return (block.index + 1,) if _comes_back(program_, last) else block.successors
+    return (block.index + 1,) if _comes_back(program_, last, asked) else block.successors
 
 
-def _comes_back(program_: SassProgram, step: Step) -> bool:
-    """Tell a call from a jump that is written as one."""
+def _comes_back(program_: SassProgram, step: Step, asked: frozenset[int] = frozenset()) -> bool:
+    """Tell a call from a jump that is written as one. Functions of which that is `asked` do come back."""
     if step.opcode != "CALL" or step.jump < 0:
         return False
-    return any(program_.blocks[index].steps[-1].opcode == "RET" for index in _reached(program_, step.jump))
+    inside = () if step.jump in asked else _reached(program_, step.jump, asked=asked | {step.jump})
+    return step.jump in asked or any(program_.blocks[index].steps[-1].opcode == "RET" for index in inside)
 
 
 def _deciding(program_: SassProgram, branch: Step) -> Step | None:

@@ -138,7 +138,8 @@ def _widths(form: str, modifiers: Modifiers) -> tuple[int, list[int]]:
 def _registers(kind: str, modifiers: Modifiers) -> int:
     """Registers of an operand."""
     if kind == "w":
-        return next((int(modifier) // 32 for modifier in modifiers if modifier in ("64", "128", "256")), 1)
+        sizes = [int(size[1]) * int(size[2] or 1) for size in map(_DATA.fullmatch, modifiers) if size]
+        return max(1, max(sizes, default=0) // 32)
     if kind == "x":  # one register per matrix of 8 x 8 halves
         return next((int(modifier) for modifier in modifiers if modifier in ("2", "4")), 1)
     if kind == "y":  # .x4 takes 4 registers of each lane's 32 bits
@@ -148,6 +149,7 @@ def _registers(kind: str, modifiers: Modifiers) -> int:
     return 2 if kind in "UID" else 1
 
 
+_DATA = re.compile(r"[USBF]*(\d+)(?:x(\d))?")  # bits and numbers of an access: 128, F64, BF16x4
 _INTEGERS = {"U32": "u", "U64": "U", "S64": "I"}
 OPCODES: dict[str, Opcode] = {}  # by opcode, with the modifiers of the row
 _ROWS: dict[str, list[Opcode]] = {}  # of each opcode
@@ -310,6 +312,7 @@ _row("SURED SUST", "texture", "=u")
 
 # Barriers and control.
 _row("BAR", "barrier", "=u", kind="meeting")
+_row("B2R.RESULT", "other", "uc=u", lambda count: (count, count != 0))
 _row("BMOV", "control")
 _row("BSYNC WARPSYNC", "control", "=u", kind="meeting")
 _row("BRA CALL JMP", "control", "=u", kind="branch")

@@ -17,7 +17,8 @@ PT = P + 7  # always true
 UP = PT + 1
 UPT = UP + 7
 B = UPT + 1  # first convergence barrier: the mask of threads that meet there
-SLOTS = B + 32  # of registers; constants and numbers get slots from here on
+OF_BARRIER = B + 32  # what the threads of a block find out together at a barrier
+SLOTS = OF_BARRIER + 1  # of registers; constants and numbers get slots from here on
 
 
 @dataclass(frozen=True, slots=True)

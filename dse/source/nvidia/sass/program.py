@@ -13,7 +13,7 @@ from dse.source.machine.products import Mma
 from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
 from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
-from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
+from dse.source.nvidia.sass.operands import OF_BARRIER, PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import UnknownProductError, needs_descriptor, product, product_words
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
@@ -233,6 +233,8 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     operands = tuple(map(operand, instruction.operands))
     count = row.destinations(operands)
     targets, sources = operands[:count], operands[count:]
+    if row.name == "B2R" and "RESULT" in row.modifiers:
+        sources = (Operand("register", "", OF_BARRIER),)
     try:
         of_matrices = product(row.name, modifiers, operands)
     except UnknownProductError as problem:
@@ -376,6 +378,8 @@ def _add_implied(
         reads += range(first, first + count)
     elif opcode == "BMOV" and "CLEAR" in modifiers:
         writes += [slot for slot in reads if slot >= B]
+    elif opcode == "BAR" and "RED" in modifiers:
+        writes.append(OF_BARRIER)
     elif opcode in ("BSSY", "BREAK"):
         writes += [read.slot for read in sources if read.kind == "barrier"]
 

@@ -366,6 +366,14 @@ def _integer(modifiers: Modifiers) -> Any:
     return next((_INTEGERS[name] for name in modifiers if name in _INTEGERS), I32)
 
 
+def extended(word: Array, modifiers: Modifiers) -> Array:
+    """Return the part of a loaded word that its type names, extended by its sign if it has one."""
+    for name in ("S8", "S16", "U8", "U16"):
+        if name in modifiers:
+            return word.astype(_INTEGERS[name]).astype(I32).view(U32)
+    return word
+
+
 def to_float(modifiers: Modifiers) -> Callable[[Array], Array]:
     """I2F: from 8 to 64 bits; to a mantissa of 53 bits, or of 64."""
     kind = _integer(modifiers)

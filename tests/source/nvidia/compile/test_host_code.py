@@ -97,10 +97,17 @@ using std::sqrt;
 template <class T> constexpr T most_of() { return std::numeric_limits<T>::max(); }
 __constant__ float least = -INFINITY;
 template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> most() { return most_of<T>(); }
+template <class T, std::size_t N, std::size_t... I>
+__device__ auto total(const std::array<T, N>& a, std::index_sequence<I...>) { return (a[I] + ...); }
+__device__ std::pair<int, float> both(std::array<float, 3>&& a) {
+  return {a.size(), total(std::forward<std::array<float, 3>>(a), std::make_index_sequence<3>{})};
+}
 __global__ void f(uint8_t *x, int64_t n, float *y) {
   static_assert(most_of<uint8_t>() == UCHAR_MAX && most_of<int64_t>() == INT64_MAX);
   static_assert(std::numeric_limits<int>::lowest() == INT_MIN && most_of<short>() == SHRT_MAX);
   static_assert(std::is_same<std::decay_t<const int&>, int>::value && most_of<float>() == FLT_MAX);
+  std::array<float, 3> three{y[3], y[4]};
+  y[5] = both(std::move(three)).second;
   if (threadIdx.x < n) x[threadIdx.x] = most<int>() + std::fabsf(y[2]) + std::max(y[1], (float)M_PI) + least;
 }
 int main() { thrust::device_vector<float> all(3); }

@@ -9,6 +9,7 @@ from support.sass_code import bound, launched, program_of, ran
 
 from dse.errors import DseError
 from dse.source.machine.launch import REGION_BITS, UnknownArgument, address_of
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import Machine
 
 
@@ -144,7 +145,7 @@ def test_copies_to_shared_memory_are_executed_if_a_load_may_read_them():
 
 def test_endless_loop_ends_in_one_line():
     with pytest.raises(DseError, match=r"spin: still running after 500 basic blocks.*contents of argument 0"):
-        launch("spin", None, step_limit=500)
+        launch("spin", None, step_limit=500, loops=LoopPolicy.RUN)
 
 
 def test_unknown_opcode_is_named():

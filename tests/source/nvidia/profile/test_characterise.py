@@ -103,6 +103,7 @@ def test_a_function_counts_as_arithmetic_where_fractions_decide_on_it(compared, 
         ("@!P0 BRA 0x80", True),
         ("@!P0 CALL.REL.NOINC 0x80", True),  # a jump that is written as a call
         ("@!P0 CALL.REL.NOINC 0x90", False),  # a function comes back
+        ("@P0 CALL.REL.NOINC 0x0", True),  # a jump back to itself
         ("@P0 EXIT", True),
         ("@P0 BRA 0x70", False),  # passes over a part of the body
     ],

@@ -111,6 +111,11 @@ def test_the_forms_reach_all_ways_to_tell_what_is_written_and_how_wide():
         ("LDSM.16.M88.2", 8),
         ("STSM.16.M88.4", 16),
         ("LDGSTS.E.BYPASS.128", 16),
+        ("RED.E.ADD.F64.RN.STRONG.GPU", 8),
+        ("REDG.E.MIN.S64.STRONG.GPU", 8),
+        ("ATOMG.E.ADD.F32x4.FTZ.RN.STRONG.GPU", 16),
+        ("REDG.E.ADD.BF16x4.RN.STRONG.GPU", 8),
+        ("ATOM.E.ADD.F16x2.RN.STRONG.GPU", 4),
     ],
 )
 def test_bytes_of_an_access(text, data):

@@ -197,7 +197,8 @@ row("P2R u = PR u 0x0", lambda a: a)
 row("R2P P P = PR u 0x30", lambda a: (a >> 4 & 1, a >> 5 & 1))
 row("CS2R U = SRZ", lambda: 0)
 row("CS2R.32 S2R S2UR u = SRZ", lambda: 0)
-row(f"LDC LDCU ULDC u = {CONSTANT}", lambda: int(LITERAL, 0))
+row("B2R.RESULT u P =", lambda: (0, False))  # of a barrier without threads
+row(f"LDC LDCU ULDC LDC.S8 ULDC.U16 u = {CONSTANT}", lambda: int(LITERAL, 0))
 
 
 # Floating point
