@@ -179,16 +179,16 @@ def unstated_arrays(
             index = passed[at].argument if passed and isinstance(at, int) else at
             if isinstance(at, str):
                 variable = variables.get(at, Declared(at, False, whole=True))
-                whole, kind = variable.whole, variable.kind
+                whole, kind = variable.whole or decision.what == "address", variable.kind
             elif passed:
                 whole = not passed[at].fractions
                 types = getattr(source, "types", ())  # a folder of Triton's cache has none
                 kind = numpy_type(types[index]) if types and index is not None else "int32"
-            else:
-                whole = any(parameter.whole for parameter in declared[at : at + 1])
+            else:  # addresses depend on whole numbers
+                whole = decision.what == "address" or any(
+                    parameter.whole for parameter in declared[at : at + 1]
+                )
                 kind = next((parameter.kind for parameter in declared[at : at + 1]), "") or "int32"
-            if decision.what == "address" and not passed:  # by whole numbers, or by comparing fractions
-                whole |= not _FRACTIONS.search(kind)
             name = VARIABLE + index if isinstance(index, str) else "Triton's own memory"
             name = name_of(names_of(source), index) if isinstance(index, int) else name
             if decision.matters and whole and not is_pointer(kind):
@@ -215,7 +215,6 @@ def names_of(source: Any) -> Sequence[str]:
     return source.names or [parameter.name for parameter in with_members(parameters_of(source) or ())]
 
 
-_FRACTIONS = re.compile(r"float|double|half|bfloat")
 _NUMBER = re.compile(r"argument (\d+)$")
 _OUTSIDE = re.compile(rf"{OUTSIDE} (\d+)")
 _CONTENTS = re.compile(rf"(?:contents of argument (\d+)|{VARIABLE}(\w+))")

@@ -404,7 +404,6 @@ IN_MEMORY = """__global__ void f(const float* const* x, float* y) {
         y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x][threadIdx.x];
     }"""
 FLAGS = "__global__ void f(int* out, bool a, bool b) { if (a && b) out[threadIdx.x] = 1; }"
-LARGER = "__global__ void f(float* y, const float* x) { y[x[threadIdx.x] > x[0] ? threadIdx.x : 99] = 1; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
 PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
         y[threadIdx.x] = x[(int)at[threadIdx.x].x];
@@ -426,7 +425,6 @@ ASKED = {  # a kernel, what is stated, and what is asked for
     "stated ones": (ROWS, ("starts=65:int:index * 3",), ""),  # what is stored, or has fractions, is not
     "a number of a structure": (POINTERS_IN_STRUCTURES, (BEFORE, SCALE, AT), "expected p.n=VALUE"),
     "an array of one": (POINTERS_IN_STRUCTURES, (BEFORE, N, SCALE), "p.at: found no contents of the"),
-    "fractions that say where by a comparison": (LARGER, (), ""),
     "a flag beside one that is stated": (FLAGS, ("a=1",), "b: found no value"),
     "a flag before one that is stated": (FLAGS, ("b=1",), "a: found no value"),
     "fractions, which may divide": (FRACTIONS, ("m=64", "n=1"), ""),
