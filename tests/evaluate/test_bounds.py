@@ -13,6 +13,7 @@ from dse.explore.tune.candidates import of_kernel
 from dse.hardware import gpus
 from dse.kernels.description import evaluated_names
 from dse.source import readers
+from dse.source.kernel import SourceKernel
 from dse.types import CLASSES
 
 FILES = [gpus.load(name) for name in ("a100-pcie-40gb", "gtx-280", "mi250x")]
@@ -113,6 +114,7 @@ def expect_launches_as_described(made, described, parameters, gpu, sizes):
 @pytest.mark.parametrize("name", SOURCES)
 def test_kernels_from_source_on_gpus_of_both_vendors(name):
     kernel, described, stored = readers.kernel(name, source=True), kernels.load(name), []
+    assert isinstance(kernel, SourceKernel)
     values = {key: few for key, few in FEW_OUTPUTS.items() if key in described.space.values}
     described = replace(described, space=described.space.with_values(values))
     sizes, parameters = described.sizes(**SMALL.get(name, {})), some(described, 2)
