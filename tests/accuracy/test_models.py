@@ -69,23 +69,6 @@ def test_counts_from_source(run_dse, answer, folder, monkeypatch):
     assert wrong.err == "dse: --set: found 'itms', expected a parameter or size of toy\n"
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--model", "phas"], "found 'phas'"),
-        (["--sample", "3"], "--sample: found without --source, expected both"),
-        (["--only", "A100"], "--only: found without --source, expected both"),
-        (["--source", "--set", "block"], "--set: found 'block', expected NAME=VALUE"),
-        (["--json", "--page", "-"], "--page: found together with --json"),
-        (["--model", "phase", "--page", "nowhere.md"], "nowhere.md: cannot read"),
-    ],
-)
-def test_mistakes(run_dse, folder, more, message):
-    ran = run_dse("accuracy", folder, *more)
-    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert message in ran.err
-
-
 def test_a_table_that_rules_were_chosen_on_says_which():
     assert all(rule.tables and all("/" in table for table in rule.tables) for rule in rules())
     by_description = Path("any/gemm/RTX_3090.csv.gz")

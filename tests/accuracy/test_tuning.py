@@ -85,19 +85,3 @@ def test_the_order_is_turned_about_its_middle():
     assert not in_order(replace(some, modelled=True), "none").modelled
     with pytest.raises(DseError, match="order: found 'up'"):
         TuningSettings(order="up")
-
-
-@pytest.mark.parametrize(
-    ("more", "found"),
-    [
-        (["--budget", "4"], "'--budget'"),
-        (["--order", "revers"], "order: found 'revers', expected one of predicted, reversed, none; did you"),
-        (["--set", "items"], "--set: found 'items', expected NAME=VALUE"),
-        (["--model", "pipeline"], "--model: found pipeline, expected a closed form"),
-    ],
-)
-def test_mistakes(run_dse, folder, more, found):
-    ran = run_dse("accuracy", "tuning", str(folder), *more)
-    assert (ran.code, ran.out) == (2, "")
-    [line] = ran.err.splitlines()
-    assert found in line

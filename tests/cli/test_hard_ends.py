@@ -61,10 +61,17 @@ def wait_until_none_is_left(tmp_path: Path, seconds: float = HANGS_SECONDS) -> N
         time.sleep(0.05)
 
 
+def wait_until_it_compiles(tmp_path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not any(b"compiler_process" in Path(f"/proc/{p}/cmdline").read_bytes() for p in ours(tmp_path)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_killed_while_it_ranks_from_source(tmp_path):
     (tmp_path / "k.cu").write_text(KERNEL)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
-        time.sleep(4)
+        wait_until_it_compiles(tmp_path)
         process.kill()
     wait_until_none_is_left(tmp_path)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
@@ -80,10 +87,7 @@ def test_killed_while_it_ranks_from_source(tmp_path):
 def test_what_never_compiles_ends_with_the_command(tmp_path, number):
     (tmp_path / "k.cu").write_text(BOMB)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
-        deadline = time.monotonic() + 60
-        while not any(b"compiler_process" in Path(f"/proc/{p}/cmdline").read_bytes() for p in ours(tmp_path)):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until_it_compiles(tmp_path)
         process.send_signal(number)
         _, errors = process.communicate(timeout=HANGS_SECONDS)
     if number == signal.SIGINT:

@@ -1,5 +1,8 @@
 """Whatever is predicted of the package's kernels: finite or impossible, and never below what pipes need."""
 
+from dataclasses import replace
+from math import prod
+
 import jax
 import numpy as np
 import pytest
@@ -8,15 +11,24 @@ from dse import kernels, models
 from dse.evaluate.chunks import evaluate, evaluate_counted
 from dse.explore.tune.candidates import of_kernel
 from dse.hardware import gpus
+from dse.kernels.description import evaluated_names
 from dse.source import readers
+from dse.source.kernel import SourceKernel
 from dse.types import CLASSES
 
 FILES = [gpus.load(name) for name in ("a100-pcie-40gb", "gtx-280", "mi250x")]
 DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
 SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
 READ_FOR = {".cu": ("a100-pcie-40gb", "mi250x"), ".py": ("h100-sxm", "mi300x")}
-FROM_SOURCE = [(name, gpu) for name, source in SOURCES.items() for gpu in READ_FOR[source.suffix]]
-SMALL = {"triton_attention": {"length": 512}, "triton_moe": {"token_count": 1024}}  # half the usual time
+PRODUCT = {"M": 1024, "N": 1024, "K": 1024}
+SMALL = {  # a third of the time that the usual sizes take
+    "triton_attention": {"length": 512},
+    "triton_moe": {"token_count": 1024},
+    "triton_matmul": PRODUCT,
+    "triton_matmul_tma": PRODUCT,
+    "dedispersion": {"channels": 256},
+}
+FEW_OUTPUTS = {"tile_size_x": (1, 2), "tile_size_y": (1, 2)}  # of a thread: of 32, they compile for seconds
 FEW = 8  # configurations
 BOUNDED = [name for name in models.CLOSED_FORMS if models.module(name).ABOUT.bounded]
 
@@ -86,18 +98,37 @@ def test_slopes_of_described_kernels(name):
         assert np.isfinite(of_kernel(kernel, file, models.DEFAULT, some(kernel, FEW)).slopes).all()
 
 
+def expect_launches_as_described(made, described, parameters, gpu, sizes):
+    """The bytes that all blocks store, by kind; nothing is unknown or spilled."""
+    counts, names = made.counts, evaluated_names(described, parameters, sizes, gpu)
+    assert (counts.unknown, made.spill_bytes) == ((), 0)
+    assert made.shared_bytes == np.ravel(names["shared_bytes"])[0]
+    assert prod(counts.block) == np.ravel(names["threads"])[0]
+    stored = {kind: counts.total(kind, "bytes") for kind in ("global store", "global atomic")}
+    assert min(counts.total("global load", "requests"), sum(stored.values())) > 0
+    return {kind: size * counts.blocks for kind, size in stored.items()}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dse.errors.InputWarning")  # counts of a few blocks may be unsure
-@pytest.mark.parametrize(("name", "gpu"), FROM_SOURCE)
-def test_times_of_kernels_from_source(name, gpu):
-    kernel = readers.kernel(name, source=True)
-    described, stacked = kernels.load(name), gpus.stack([gpus.load(gpu).gpu])
+@pytest.mark.parametrize("name", SOURCES)
+def test_kernels_from_source_on_gpus_of_both_vendors(name):
+    kernel, described, stored = readers.kernel(name, source=True), kernels.load(name), []
+    assert isinstance(kernel, SourceKernel)
+    values = {key: few for key, few in FEW_OUTPUTS.items() if key in described.space.values}
+    described = replace(described, space=described.space.with_values(values))
     sizes, parameters = described.sizes(**SMALL.get(name, {})), some(described, 2)
-    counted = kernel.count(parameters, stacked, sizes)
-    read = [index for index in range(len(next(iter(parameters.values())))) if index not in counted.failures]
-    assert read
-    expect_sums(counted.batch.take(np.array(read)).kernel, several=gpu.startswith("mi"))
-    expect_bounded(evaluate(kernel, BOUNDED, stacked, parameters, sizes), BOUNDED, stacked)
+    for card in READ_FOR[SOURCES[name].suffix]:
+        gpu = gpus.load(card).gpu
+        counted = kernel.count(parameters, stacked := gpus.stack([gpu]), sizes)
+        read = [i for i in range(len(next(iter(parameters.values())))) if i not in counted.failures]
+        assert read
+        expect_sums(counted.batch.take(np.array(read)).kernel, several=card.startswith("mi"))
+        expect_bounded(evaluate(kernel, BOUNDED, stacked, parameters, sizes), BOUNDED, stacked)
+        if described.described:
+            first = kernel.read(parameters, gpu, sizes)[0]  # kept
+            stored.append(expect_launches_as_described(first, described, parameters, gpu, sizes))
+    assert not stored or stored[0] == pytest.approx(stored[1], rel=0.01)
 
 
 @pytest.mark.slow

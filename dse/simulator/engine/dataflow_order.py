@@ -175,11 +175,15 @@ def _set_keys(state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, w
         row, key = row + blocks, key + ROW
 
 
-@inlined
-def _simulate(
+@compiled
+def simulate(
     inputs: Inputs, state: State, graph: Graph, rows: GraphRows, order: np.ndarray, ends: np.ndarray,
-    record: EntryRecord, never: Any, recording: bool,
+    record: EntryRecord | None, never: Any,
 ) -> None:  # fmt: skip
+    """Simulate cases with all features; without `record`, nothing that records causes is compiled."""
+    recording = False
+    if record is not None:
+        recording = record.record
     times, counts = state.times, state.counts
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
     waiting, last_case = min(LANES, Index(len(order))), Index(len(order))
@@ -240,7 +244,7 @@ def _simulate(
             rows.may[block_row + warp] = never
 
             done, wake = now + terms[j * FOUR + of.LATENCY], now + terms[j * FOUR + of.SAME_WARP]
-            if recording:
+            if record is not None and recording:
                 _note_needs(state, graph, rows, t, n, w, row, j)
                 note_cause(state, record, t, n, w, s, j, now)
                 rows.ready[row + i], rows.missing[row + i] = done, counts[n + at.ENTERED]
@@ -264,7 +268,7 @@ def _simulate(
             times[t + at.END] = max(times[t + at.END], done)
             gate = now + terms[j * FOUR + of.THROUGHPUT]
             flags = Index(counts[n + at.FLAGS])
-            if recording:
+            if record is not None and recording:
                 times[t + at.FREE + s] = gate
                 counts[n + at.ENTERED] += ONE
             if flags & of.HAS_CAPS:
@@ -298,7 +302,7 @@ def _simulate(
             for w in range(Index(counts[n + at.WARPS]) * Index(counts[n + at.SLOTS])):
                 if rows.keys[lane * KEYS_OF_LANE + KEYS + s * ROW + w] != never:
                     ends[case] = never
-        if recording:
+        if record is not None and recording:
             record.last[case] = counts[n + at.END_ID]
         if waiting < last_case:
             _begin_case(state, inputs, graph, rows, lane, Index(order[waiting]), never, recording)
@@ -320,19 +324,3 @@ def _note_needs(
             latest, number = rows.ready[pred], Index(rows.missing[pred])
     state.times[t + at.NEEDED + w] = latest
     state.counts[n + at.NEEDED_ID + w] = number
-
-
-@compiled
-def simulate_ticks(
-    inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
-) -> None:
-    """Simulate cases in ticks with all features."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, False)
-
-
-@compiled
-def simulate_float64(
-    inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
-) -> None:
-    """Simulate cases in float64 with all features; optionally record each entry's cause."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, record.record)

@@ -1,6 +1,5 @@
-"""The driver: runs each case of the inputs in the loop that fits it, on all cores."""
+"""The driver: runs each case of the inputs in the loop of its order, on all cores."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,9 +13,7 @@ from dse.simulator.engine.layout import EntryRecord, Inputs, no_record
 from dse.simulator.engine.state import new_state
 from dse.simulator.engine.vectors import WIDTH
 
-Loop = Callable[..., None]
-
-# Flags that the plain loop does not support.
+# Flags of cases that are not plain.
 NOT_PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)
 PARTS = 8  # for each thread, to balance cases of different lengths
 WORTH_A_PART = 1 << 18  # entries: about two milliseconds
@@ -32,18 +29,22 @@ def run(
     """
     count = len(inputs.cases)
     ends, skipped = np.zeros(count, inputs.terms.dtype), np.zeros(count, np.int64)
-    notes, end = record or no_record(), never(inputs)
+    in_ticks, end = inputs.terms.dtype == np.uint32, never(inputs)
+    notes = None if in_ticks else record or no_record()  # what is None is not compiled
 
-    def simulate(job: tuple[Loop, np.ndarray]) -> None:
-        loop, order = job
-        state = new_state(inputs, order, notes.record)
-        if graph is None:
-            loop(inputs, state, order, ends, skipped, notes, end)
+    def simulate(job: tuple[bool, np.ndarray]) -> None:
+        plain, order = job
+        state = new_state(inputs, order, record is not None)
+        if plain:
+            program_order.simulate_plain(inputs, state, order, ends, end)
+        elif graph is None:
+            program_order.simulate(inputs, state, order, ends, skipped, notes, end)
         else:
-            loop(inputs, state, graph, new_rows(inputs, graph, order), order, ends, notes, end)
+            rows = new_rows(inputs, graph, order)
+            dataflow_order.simulate(inputs, state, graph, rows, order, ends, notes, end)
 
-    loops = _by_loop(inputs, dataflow=graph is not None)
-    jobs = [(loop, part) for loop, order in loops for part in _parts(inputs, order)]
+    plainly = in_ticks and graph is None
+    jobs = [(plain, part) for plain, order in _by_loop(inputs, plainly) for part in _parts(inputs, order)]
     if len(jobs) == 1 or processors() == 1:
         for job in jobs:
             simulate(job)
@@ -58,19 +59,14 @@ def never(inputs: Inputs) -> Any:
     return np.uint32(2**32 - 1) if inputs.terms.dtype == np.uint32 else np.float64(np.inf)
 
 
-def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]:
-    """Group the cases by loop, then sort them so that neighbours are similar, long ones first."""
+def _by_loop(inputs: Inputs, plainly: bool) -> list[tuple[bool, np.ndarray]]:
+    """Sort the cases so that neighbours are similar, long ones first; apart by whether they run `plainly`."""
     cases = inputs.cases.astype(np.int64)
     flags, scheduler = cases[:, layout.CASE_FLAGS], cases[:, layout.CASE_SCHEDULER]
     vectors = -(-(cases[:, layout.CASE_WARPS] * cases[:, layout.CASE_SLOTS]) // WIDTH)
     order = np.lexsort((-cases[:, layout.CASE_ENTRIES], flags, vectors))
-    if inputs.terms.dtype == np.float64:
-        return [((dataflow_order if dataflow else program_order).simulate_float64, order)]
-    if dataflow:
-        return [(dataflow_order.simulate_ticks, order)]
-    plain = ((flags & NOT_PLAIN == 0) & (scheduler == layout.RR))[order]
-    loops = ((program_order.simulate_plain, order[plain]), (program_order.simulate_ticks, order[~plain]))
-    return [(loop, order) for loop, order in loops if len(order)]
+    plain = ((flags & NOT_PLAIN == 0) & (scheduler == layout.RR))[order] & plainly
+    return [(some, order[plain == some]) for some in (True, False) if (plain == some).any()]
 
 
 def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:
