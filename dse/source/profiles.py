@@ -7,6 +7,7 @@ them. Machine code and the results of its execution are cached separately.
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -256,15 +257,18 @@ def moved(
     A thread accesses `local_bytes` of its own memory; `probe` as in `dse.source.caches.cache_model.misses`.
     """
     resident = int(_resident_blocks(gpu, asked))
-
-    def limited(blocks: Sequence[Dimensions], warps: Sequence[int] | None) -> Addresses:
-        assert probe is not None
-        with memory_limited(machine.program.kernel):  # other blocks may run for far longer
-            return probe(blocks, warps)
-
     caches = caches_of(gpu, int(asked.shared_bytes), resident, local_bytes)
-    traffic = misses(machine, sample, caches, probe and limited)
+    limited = probe and partial(_limited, probe, machine.program.kernel)
+    traffic = misses(machine, sample, caches, limited)
     return traffic, latency(sum(traffic.values(), Traffic()), gpu)
+
+
+def _limited(
+    probe: Probe, kernel: str, blocks: Sequence[Dimensions], warps: Sequence[int] | None
+) -> Addresses:
+    """Probe other blocks, which may run for far longer, within the memory that a process may take."""
+    with memory_limited(kernel):
+        return probe(blocks, warps)
 
 
 @jax.jit

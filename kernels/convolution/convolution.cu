@@ -49,9 +49,9 @@ constexpr int outputs_y = BLOCK_SIZE_Y * TILE_SIZE_Y;
 // If so, no block leaves the image.
 constexpr bool divides = IMAGE_WIDTH % outputs_x == 0 && IMAGE_HEIGHT % outputs_y == 0;
 
-// Rows of the filter unrolled at a time. LLVM does not unroll loops that it finds to exceed 16,384 instructions, but as
-// many trips as divide them. Its versions differ in how large they find this one; ROCm's, with which it was measured,
-// stop at some 2,400 multiply-adds: compile times fall by half there.
+// Rows of the filter unrolled at a time. LLVM unrolls a loop as a whole only if it estimates fewer than 16,384
+// instructions, else as many trips as fit and divide all. Its versions differ in the estimate; ROCm's, with which this
+// kernel was measured, stop at some 2,400 multiply-adds: compile times fall by half there.
 #ifdef __HIP__
 constexpr int multiply_adds = FILTER_HEIGHT * FILTER_WIDTH * TILE_SIZE_X * TILE_SIZE_Y;
 constexpr int unrolled_rows = multiply_adds > 2400 && FILTER_HEIGHT % 5 == 0 ? 5 : FILTER_HEIGHT;
