@@ -45,7 +45,7 @@ def files(folder: Path, only: str = "", note: Note = ignore) -> list[Path]:
 
 def nothing_in(folder: Path) -> DseError:
     """The error for a folder without a usable table."""
-    return DseError(f"{folder}: found no measured table, expected FOLDER/SPACE/GPU.csv.gz")
+    return DseError(f"{folder}: found no usable table, expected FOLDER/SPACE/GPU.csv.gz")
 
 
 def space_of(path: Path) -> str:

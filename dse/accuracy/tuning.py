@@ -102,11 +102,11 @@ def _with_values(parameters: Mapping[str, np.ndarray], fixed: Mapping[str, float
     rows = np.arange(len(next(iter(parameters.values()))))
     for name, value in fixed.items():
         if name not in parameters:
-            raise DseError(f"--set: found {name!r}, {one_of(name, parameters)}")
+            raise DseError(f"found {name!r}, {one_of(name, parameters)}")
         rows = rows[parameters[name][rows] == value]
         if not len(rows):
             allowed = ", ".join(map(str, np.unique(parameters[name]).tolist()))
-            raise DseError(f"--set: {name}: found no row with {value}, expected one of {allowed}")
+            raise DseError(f"{name}: found no row with {value}, expected one of {allowed}")
     return rows
 
 

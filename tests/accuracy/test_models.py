@@ -44,7 +44,7 @@ def test_a_space_without_a_kernel_is_left_out_and_said(run_dse, folder):
     assert ran.err.endswith("others/A100.csv: no kernel lists the space others: left out\n")
     (folder / "toys" / "A100.csv").unlink()
     ran = run_dse("accuracy", folder, "--model", "phase")
-    assert (ran.code, "found no measured table, expected FOLDER/SPACE/GPU.csv.gz" in ran.err) == (2, True)
+    assert (ran.code, "found no usable table, expected FOLDER/SPACE/GPU.csv.gz" in ran.err) == (2, True)
 
 
 def test_counts_from_source(run_dse, answer, folder, monkeypatch):
@@ -64,7 +64,7 @@ def test_counts_from_source(run_dse, answer, folder, monkeypatch):
     assert (space["vendor"], "NVRTC" in space["compiler"]) == ("NVIDIA", True)
     assert (space["rows"][0]["configurations"], space["rows"][0]["spearman"]) == (4, pytest.approx(1))
     assert f"; {space['compiler']}." in run_dse(*command, "--page", "-").out
-    assert "found no measured table" in run_dse(*command, "--only", "H100").err
+    assert "found no usable table" in run_dse(*command, "--only", "H100").err
     wrong = run_dse("accuracy", folder, "--source", "--set", "itms=2")
     assert wrong.err == "dse: --set: found 'itms', expected a parameter or size of toy\n"
 

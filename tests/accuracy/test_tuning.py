@@ -45,7 +45,7 @@ def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
     ran = run_dse("accuracy", "tuning", folder, *FEW)
     assert ran.code == 2
     assert "A100.tsv: left out: expected a table that ends in .csv.gz, .csv, .parquet" in ran.err
-    assert "found no measured table, expected FOLDER/SPACE/GPU.csv.gz" in ran.err
+    assert "found no usable table, expected FOLDER/SPACE/GPU.csv.gz" in ran.err
 
 
 @pytest.mark.slow
