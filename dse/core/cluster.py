@@ -11,6 +11,7 @@ and kept in the memory of its processes.
 import logging
 import os
 import pickle
+import sys
 import time
 import warnings
 from collections import deque
@@ -20,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from ipaddress import ip_address
+from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from dse.core.optional import install, needs
@@ -121,6 +123,32 @@ def active_executor() -> Executor | None:
     return _ACTIVE.get()
 
 
+class _Nobody(ModuleType):
+    """What processes that are started take for the running script."""
+
+    def __init__(self, script: ModuleType) -> None:
+        super().__init__("__main__")
+        self.script, self.blocks = script, 0
+
+
+@contextmanager
+def without_script() -> Iterator[None]:
+    """Hide the running script from processes that are started: each would run it again, to the same call.
+
+    Blocks may overlap.
+    """
+    script = sys.modules["__main__"]
+    nobody = script if isinstance(script, _Nobody) else _Nobody(script)
+    sys.modules["__main__"] = nobody
+    nobody.blocks += 1
+    try:
+        yield
+    finally:
+        nobody.blocks -= 1
+        if not nobody.blocks:
+            sys.modules["__main__"] = nobody.script
+
+
 @contextmanager
 def client(workers: int | None = None, address: str | None = None) -> Iterator[Any]:
     """Connect to the scheduler at `address`, or to a cluster of `workers` processes that ends with the block.
@@ -133,7 +161,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         raise DseError(f"workers: found {workers} together with cluster, expected one of them")
     with needs("dask", install("cluster")):
         from dask import config
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster, Nanny
         from distributed.security import Security
     if address is not None:
         try:
@@ -159,11 +187,18 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         f"{_ENVIRONMENT}.MALLOC_TRIM_THRESHOLD_": 2**28,
         f"{_ENVIRONMENT}.MALLOC_MMAP_THRESHOLD_": 2**25,
     }
+
+    class ScriptlessNanny(Nanny):
+        async def instantiate(self) -> Any:
+            with without_script():
+                return await super().instantiate()
+
     with (
         config.set(settings),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
+            worker_class=ScriptlessNanny,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             security=certificate,

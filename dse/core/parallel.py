@@ -15,7 +15,7 @@ from functools import cache, partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
 
-from dse.core.cluster import active_executor, processors
+from dse.core.cluster import active_executor, processors, without_script
 from dse.core.jax_cache import DOES_WITHOUT
 from dse.errors import DseError, InputWarning
 
@@ -34,9 +34,9 @@ def parallel_map(
     """Apply `function` to each item; results in order. `advance` takes the `steps` (1) of each one done.
 
     `workers` is the number of processes (default: the available processors); one worker or one item runs in
-    this process. Else `function`, items and results must be picklable, and a script needs an
-    `if __name__ == "__main__"` guard; the module of `function`, and `imports`, which it imports late, are
-    imported once for all processes. Within `dse.core.cluster.executing_on` its executor does the work.
+    this process. Else `function`, items and results must be picklable, and not of the running script; the
+    module of `function`, and `imports`, which it imports late, are imported once for all processes. Within
+    `dse.core.cluster.executing_on` its executor does the work.
 
     **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
     process ends early, or none can be started.
@@ -60,7 +60,7 @@ def parallel_map(
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         futures = None
         try:
-            with _uninterrupted():
+            with _uninterrupted(), without_script():
                 futures = [pool.submit(function, item) for item in items]
             steps_of = dict(zip(futures, steps, strict=True))
             for future in as_completed(futures):
@@ -78,8 +78,7 @@ def parallel_map(
                 raise DseError(f"workers: {reason}") from None
             if isinstance(error, BrokenProcessPool):
                 raise DseError(
-                    "workers: found a process that ended early, expected fewer of them if memory ran out, or"
-                    " if __name__ == '__main__' around what your own script does"
+                    "workers: found a process that ended early, expected fewer of them if memory ran out"
                 ) from None
             raise
         return [future.result() for future in futures]

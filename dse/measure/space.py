@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dse import kernels
+from dse.core.cluster import without_script
 from dse.data.tables import rows_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names
@@ -292,7 +293,8 @@ class GpuProcess:
         self.process = context.Process(
             target=self.worker or work, args=(other, self.settings, self.ordinal), daemon=True
         )
-        self.process.start()
+        with without_script():
+            self.process.start()
         other.close()
         self.case = None
 

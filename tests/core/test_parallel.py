@@ -84,6 +84,22 @@ def is_there(group: int) -> bool:
     return True
 
 
+SCRIPTS = {
+    "processes": "from dse.core.parallel import parallel_map\nprint(*parallel_map(len, ['a', 'bb'], 2))",
+    "cluster": "from dse.core.cluster import client\n"
+    "with client(workers=1) as connected:\n    print(connected.submit(len, 'a').result(), 2)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", SCRIPTS)
+def test_a_script_runs_once_without_a_guard(tmp_path, where):
+    script = tmp_path / "script.py"
+    script.write_text(f"print('begun')\n{SCRIPTS[where]}\n")
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("begun\n1 2\n", "")
+
+
 @pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed():
     code = "import time; from dse.core.parallel import parallel_map; parallel_map(time.sleep, [99, 99], 2)"
