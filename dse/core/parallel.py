@@ -33,10 +33,11 @@ def parallel_map(
 ) -> list[Result]:
     """Apply `function` to each item; results in order. `advance` takes the `steps` (1) of each one done.
 
-    `workers` is the number of processes (default: the available processors); one worker or one item runs in
-    this process. Else `function`, items and results must be picklable, and not of the running script; the
-    module of `function`, and `imports`, which it imports late, are imported once for all processes. Within
-    `dse.core.cluster.executing_on` its executor does the work.
+    `workers` is the number of processes (default: the available processors). With one worker or one item,
+    and in a daemonic process, which may start none, all is done in this process. Else `function`, items and
+    results must be picklable, and not of the running script; the module of `function`, and `imports`, which
+    it imports late, are imported once for all processes. Within `dse.core.cluster.executing_on` its executor
+    does the work.
 
     **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
     process ends early, or none can be started.
@@ -49,7 +50,7 @@ def parallel_map(
             results += batch
         return results
     workers = min(workers or processors(), len(items))
-    if workers <= 1:
+    if workers <= 1 or multiprocessing.current_process().daemon:
         results = []
         for item, count in zip(items, steps, strict=True):
             results.append(function(item))

@@ -35,6 +35,12 @@ def test_what_is_raised_is_raised_here(workers: int):
         parallel_map(int, ["7x", "7x"], workers)
 
 
+@pytest.mark.slow
+def test_a_daemonic_process_does_the_work_itself():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(parallel_map, (len, ["a", "bb"], 2)) == [1, 2]
+
+
 def test_a_process_that_vanishes_is_reported():
     with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
         parallel_map(os._exit, [1, 2], 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ _KNOWN = {
     "driver.get_current_device()": 0,
 }
 _VERSIONS = ("Version", "LooseVersion", "parse_version")  # of a text: packages have them from one another
+_DRIVER = RLock()  # Triton has one for all threads
 noted: dict[str, None] = {}  # conditions that were false by absence, in order
 
 
@@ -127,13 +129,14 @@ def stand_in(name: str) -> ModuleType:
 
 @contextmanager
 def no_driver(runtime: Any) -> Iterator[None]:
-    """Replace Triton's driver in this block by properties of any NVIDIA GPU."""
+    """Replace Triton's driver in this block by properties of any NVIDIA GPU; for one thread at a time."""
     attribute = "_active" if hasattr(runtime.driver, "_active") else "active"  # until Triton 3.3
-    kept = getattr(runtime.driver, attribute)
-    runtime.driver.set_active(Absent("driver"))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        setattr(runtime.driver, attribute, kept)
+    with _DRIVER:
+        kept = getattr(runtime.driver, attribute)
+        runtime.driver.set_active(Absent("driver"))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            setattr(runtime.driver, attribute, kept)

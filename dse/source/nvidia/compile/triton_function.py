@@ -73,23 +73,23 @@ def function(path: Path, name: str = "") -> Function:
     """
     if (remembered := _given.get((str(path.resolve()), name))) is not None:
         return remembered
-    there = names_in(path)
-    if not name and len(there) == 1:
-        [name] = there
-    read = module(path)
-    noted.clear()
     with no_driver(triton().runtime):
+        there = names_in(path)
+        if not name and len(there) == 1:
+            [name] = there
+        read = module(path)
+        noted.clear()
         try:
             jitted = read.get(name)
         except AttributeError:
             jitted = None
+        read.notes |= noted
     if jit_of(jitted) is None:
         stated = f"no {name}" if name else "several" if there else "none"
         if jitted is not None:
             stated = repr(jitted) if isinstance(jitted, Absent) else f"{name}, which is not Triton's"
         expected = f"one of {', '.join(there)}" if there else "a function with @triton.jit"
         raise DseError(f"{path}: kernel: found {stated}, expected {expected}")
-    read.notes |= noted
     return replace(unwrapped(jitted), notes=tuple(read.notes))
 
 

@@ -1,5 +1,7 @@
 """Kernels read as they stand in a package: what of its modules is evaluated, and what has a stand-in."""
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,13 @@ def test_a_kernel_is_read_without_what_its_package_needs(package, capfd):
     assert capfd.readouterr() == ("", "")
     capability = "torch.cuda.get_device_capability()[...], which is not there, counts as false"
     assert capability in actual.notes
+
+
+def test_threads_read_in_turn(package):
+    path = package / "pkg/ops/layer.py"
+    with ThreadPoolExecutor(4) as threads:
+        names = ["scale", "newest", "untuned"] * 4
+        assert [read.name for read in threads.map(partial(function, path), names)] == names
 
 
 def test_what_no_condition_lets_run_is_read_where_it_is_asked_for(package):
