@@ -166,7 +166,8 @@ def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "")
     """Rank configurations of calls: for each the first `count`."""
     ranked = _ranked(file, [call.product for call in calls if call.product], count)
     problems = [[call.sizes | row for row in rows] for call, rows in zip(calls, ranked, strict=True)]
-    return BestConfigurations(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, calls, device)
+    reported = file.header.device or ""
+    return BestConfigurations(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, calls, device, reported)
 
 
 def best(

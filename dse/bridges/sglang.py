@@ -8,7 +8,7 @@ __all__ = ["file_name", "shipped", "text"]
 
 def file_name(table: BestConfigurations) -> str:
     """The name under which SGLang looks the file up."""
-    return named(table, table.device or table.gpu, "[{}, {}]")
+    return named(table, table.named_device, "[{}, {}]")
 
 
 def shipped(table: BestConfigurations) -> str:

@@ -7,12 +7,13 @@ names, if the file is a list of these; and `file_name(table)` if the reader expe
 import csv
 import io
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, InputWarning, one_of
 
 Row = Mapping[str, Any]
 Own = TypeVar("Own", bound=Mapping[str, Any])  # a configuration by a reader's names
@@ -36,11 +37,24 @@ class BestConfigurations:
     problems: Sequence[Sequence[Row]]
     subject: Any = None
     device: str = ""  # in the spelling of torch.cuda.get_device_name(), if stated
+    reported: str = ""  # likewise, as the GPU's driver reports it, if known
 
     @property
     def title(self) -> str:
         """Kernel and GPU of the table."""
         return f"{self.kernel} on {self.gpu}"
+
+    @property
+    def named_device(self) -> str:
+        """The device by the name that readers look for. Warns if that is not known."""
+        if not (name := self.device or self.reported):
+            problem = f"found none, and no name that the driver of {self.gpu} reports"
+            warnings.warn(
+                f"device: {problem}, expected torch.cuda.get_device_name(): else the file may not be read",
+                InputWarning,
+                stacklevel=2,
+            )
+        return name or self.gpu
 
     @property
     def rows(self) -> list[dict[str, Any]]:

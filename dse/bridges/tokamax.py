@@ -29,7 +29,7 @@ def configuration(row: Row) -> dict[str, int]:
 
 def file_name(table: BestConfigurations) -> str:
     """The name under which tokamax looks the file up."""
-    return f"{(table.device or table.gpu).lower().replace(' ', '_')}/{OP}.json"
+    return f"{table.named_device.lower().replace(' ', '_')}/{OP}.json"
 
 
 def text(table: BestConfigurations) -> str:

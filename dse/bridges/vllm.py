@@ -21,7 +21,7 @@ UNNAMED = ("bf16", "fp16")  # kinds omitted from file names
 
 def file_name(table: BestConfigurations) -> str:
     """The name under which vLLM looks the file up."""
-    device = table.device or table.gpu
+    device = table.named_device
     family = table.subject.name == "moe" and "H200" in re.split(r"[\s/_]+", device)
     return named(table, "NVIDIA_H200" if family else device, "[{},{}]")  # one name for all of H200
 

@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 SAME = """
     command free measured method objective risk cascade sample sampler shared storage within
-    cluster columns order pareto per top workers prior refit scheduler where compile dtype
+    cluster columns device order pareto per top workers prior refit scheduler where compile dtype
 """  # names of fields and options
 OPTIONS = {  # field names in the library's messages: the corresponding options
     **{field: f"--{field}" for field in SAME.split()},

@@ -190,7 +190,9 @@ def table(
             timed = tuned(file, products, numbers, measure, runs, journal, timed, advance)
     rows = best(file, products, numbers, timed)
     problems = [[row] for row in rows]
-    best_ones = BestConfigurations(kernel, file.name, ["M"], parameters, problems, products, device or "")
+    best_ones = BestConfigurations(
+        kernel, file.name, ["M"], parameters, problems, products, device or "", file.header.device or ""
+    )
     _give(best_ones, target, out, screen)
 
 

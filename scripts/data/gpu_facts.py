@@ -278,6 +278,7 @@ class WithFile(NamedTuple):
     file: str
     name: str
     aliases: list[str]
+    device: str  # "" if not known
 
 
 class Facts:
@@ -287,11 +288,13 @@ class Facts:
         sources = _rows(folder / "sources.csv")
         self._sources = {row["key"]: Origin(row["source"], row["kind"]) for row in sources}
         self.capabilities = {row["cc"]: row for row in _rows(folder / "capabilities.csv")}
+        self.devices = {row["file"]: row["device"] for row in _rows(folder / "devices.csv")}
         self.listed: list[WithFile] = []
         relatives: dict[str, list[str]] = {}
         for row in _rows(folder / "catalogue.csv"):
             aliases, relatives[row["gpu"]] = (_several(row[column]) for column in ("aliases", "relatives"))
-            self.listed.append(WithFile(row["gpu"], row["file"], row["name"], aliases))
+            device = self.devices.get(row["file"], "")
+            self.listed.append(WithFile(row["gpu"], row["file"], row["name"], aliases, device))
         parameters = {row["parameter"]: row for row in _rows(folder / "parameters.csv")}
         self.cards: dict[str, Card] = {}
         for row in _rows(folder / "findings.csv"):

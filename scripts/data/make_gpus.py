@@ -14,6 +14,7 @@ already.
 import argparse
 import csv
 import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -48,7 +49,7 @@ LIKE_MEMORY = {
     "LPDDR5X": "DDR3",
 }  # where none of the type was measured
 MEMORY_CACHE = {  # MiB, of AMD's Infinity Cache
-    **dict.fromkeys(("MI300X", "MI300A", "MI325X", "MI355X"), 256),
+    **dict.fromkeys(("MI300X", "MI300A", "MI308X", "MI325X", "MI355X"), 256),
     "Radeon PRO W6600": 32,
     "Radeon PRO W7800": 64,
     "RX 6900 XT": 128,
@@ -60,6 +61,9 @@ FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 o
 SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
 JEDEC = "JEDEC standards of each memory (channels, pseudo-channels)"
+SPELLED_ALIKE = re.compile(  # by the driver and in the list of boards
+    r"NVIDIA (GeForce RTX \d{4}( Ti)?( SUPER)?|RTX A\d{4}|RTX \d{4} Ada Generation|RTX PRO \d{4} Blackwell)"
+)
 LESS_ECC = "; less 1/16 for ECC"
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
@@ -631,6 +635,7 @@ def header(card: Card, listed: WithFile) -> Header:
     return Header(
         name=listed.name,
         aliases=listed.aliases,
+        device=listed.device or None,
         vendor="AMD" if card.amd else "NVIDIA",
         architecture=card.architecture,
         compute_capability=None if card.amd else card.target,
@@ -671,6 +676,7 @@ def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Ma
         "slug": listed.file,
         "name": listed.name,
         "aliases": ";".join(listed.aliases),
+        "device": listed.device,
         "vendor": head.vendor,
         "architecture": head.architecture,
         "target": head.compute_capability or head.gfx_name or "",
@@ -696,9 +702,11 @@ def of_board(board: Board, facts: Facts) -> Board:
 
     short = gpu_boards.brandless(board["name"].partition(" (")[0])
     ecc = LESS_ECC if gpu_boards.inline_ecc(board["name"], board["memory"]) else ""
+    slug = short.replace(" ", "_")
     return {
-        "slug": short.replace(" ", "_"),
+        "slug": slug,
         "name": board["name"],
+        "device": facts.devices.get(slug, board["name"] if SPELLED_ALIKE.fullmatch(board["name"]) else ""),
         "vendor": board["name"].split()[0],
         "architecture": gpu_boards.architecture(board["target"], facts),
         "target": board["target"],
@@ -726,7 +734,8 @@ def catalogue(rows: Sequence[Board]) -> str:
     """Write the table as text. Stops the script if two GPUs share a name."""
     names: dict[str, str] = {}
     for row in rows:
-        for name in (row["slug"], row["name"], *filter(None, row.get("aliases", "").split(";"))):
+        names_of = (row["slug"], row["name"], row["device"], *row.get("aliases", "").split(";"))
+        for name in filter(None, names_of):
             key = "".join(character for character in name.lower() if character.isalnum())
             if names.setdefault(key, row["slug"]) != row["slug"]:
                 sys.exit(f"catalogue: found {name!r} of {row['slug']} and of {names[key]}, expected one")

@@ -11,7 +11,7 @@ EXPERTS = {"E": 256, "N": 512, "K": 7168, "topk": 8}
 
 
 def table(kernel: Kernel, device: str, *rows: dict) -> BestConfigurations:
-    return BestConfigurations(kernel.name, device, ["M"], PARAMETERS, [[row] for row in rows], kernel)
+    return BestConfigurations(kernel.name, device, ["M"], PARAMETERS, [[row] for row in rows], kernel, device)
 
 
 def vllm_name(experts: int, columns: int, device: str, dtype: str | None, block: list[int] | None) -> str:

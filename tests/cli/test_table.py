@@ -37,10 +37,18 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     assert run_dse(*MOE, *single, "sglang").out == path.read_text()
 
 
+@pytest.mark.parametrize(("gpu", "device"), [("a100-pcie-80-gb", "NVIDIA_A100_80GB_PCIe"), ("mi250x", "")])
+def test_a_file_is_named_after_the_name_that_the_driver_reports(run_dse, tmp_path, gpu, device):
+    ran = run_dse("table", "moe", "-g", gpu, *SIZES, "--for", "M=16", "--format", "vllm", "-o", tmp_path)
+    assert f"device_name={device}" in ran.out
+    assert ("warning: --device: found none, and no name that the driver" in ran.err) == (not device)
+
+
 def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, monkeypatch):
     tiles = [{"M": m} | dict(zip(TILE, (16, 64, 64), strict=True)) for m in (1, 2, 4)]
     kernel = Kernel("moe", {"E": 8, "N": 1024, "K": 7168, "topk": 8}, "fp8_w8a8", (128, 128))
-    table = BestConfigurations("moe", "NVIDIA H20", ["M"], TILE, [[tile] for tile in tiles], kernel)
+    rows = [[tile] for tile in tiles]
+    table = BestConfigurations("moe", "H20", ["M"], TILE, rows, kernel, reported="NVIDIA H20")
     assert FORMATS["vllm"].shipped(table) == ""
     folder = tmp_path / "vllm" / "configs"
     folder.mkdir(parents=True)

@@ -17,7 +17,7 @@ def read(tmp_path):
     """`read({"card": [rows]})`: all cards of such tables, of which A has `relatives`."""
 
     def run(cards, relatives=""):
-        for name in ("sources.csv", "parameters.csv", "capabilities.csv"):
+        for name in ("sources.csv", "parameters.csv", "capabilities.csv", "devices.csv"):
             shutil.copy(ROOT / "gpus" / "facts" / name, tmp_path)
         with (tmp_path / "catalogue.csv").open("w", newline="") as file:
             writer = csv.writer(file)

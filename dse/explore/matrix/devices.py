@@ -9,9 +9,6 @@ from dse.hardware.gpus import GpuFile, find, load
 
 VENDORS = ("NVIDIA", "GEFORCE", "AMD")
 RELATIVES = {"A800": "A100", "A10G": "A10", "GB300": "B300"}
-# Of a file, with other values. 1,207 MHz times the cube root of 304 / 80: fewer CUs for the same power, which
-# grows with the cube of the clock.
-VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4, "matrix_clock": 1.883e9})}
 
 
 @cache
@@ -22,9 +19,6 @@ def gpu_file(device: str) -> GpuFile:
     Variants without a file count as the most similar GPU: the A800 is an A100 with slower links, the A10G an
     A10 at a higher clock, the GB300 a B300. **Raises:** DseError.
     """
-    for variant, (name, numbers) in VARIANTS.items():
-        if variant in device.upper():
-            return load(find(name)).replace(**numbers)
     own = [word for word in re.split("[_ -]+", device.strip().upper()) if word and word not in VENDORS]
     if "A100" in own and "40GB" in own:  # both form factors have the PCIe card's memory
         own = ["A100", "PCIE", "40GB"]

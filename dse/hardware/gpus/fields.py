@@ -17,6 +17,7 @@ class Header(BaseModel):
 
     name: str = Field(min_length=1, description="the full name of the GPU")
     aliases: list[str] = Field([], description="a list of names")
+    device: str | None = Field(None, min_length=1, description="the name that the driver reports")
     vendor: str = Field(min_length=1, description='a name such as "NVIDIA"')
     architecture: str = Field(min_length=1, description='a name such as "Ampere"')
     compute_capability: str | None = Field(None, pattern=r"^\d+\.\d+$", description='a text such as "8.0"')

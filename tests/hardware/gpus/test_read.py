@@ -92,8 +92,16 @@ FP64 = "[cpi.fp64]\nlanes = 32"
         ("[clock]\n", "[clok]\n", r"clok: unknown field.* did you mean clock\?"),
         ("[cpi.fp32]\n", "[cpi.fp23]\n", r"cpi.fp23: unknown field.* did you mean cpi.fp32\?"),
         ("[limits.warp_unit]\n", "[limit.warp_unit]\n", r"limit: unknown field.* did you mean limits\?"),
-        ('vendor = "NVIDIA"', "xyz = 3", "xyz: unknown field, expected one of name, aliases, vendor,"),
-        ("[cpi.fp32]\n", "[groups.fp32]\n", "groups: unknown field, expected one of name, aliases, vendor,"),
+        (
+            'vendor = "NVIDIA"',
+            "xyz = 3",
+            "xyz: unknown field, expected one of name, aliases, device, vendor,",
+        ),
+        (
+            "[cpi.fp32]\n",
+            "[groups.fp32]\n",
+            "groups: unknown field, expected one of name, aliases, device, vendor,",
+        ),
         ('vendor = "NVIDIA"\n', "", "vendor: found nothing, expected a name such as"),
         ('vendor = "NVIDIA"', "vendor = 3", "vendor: found 3, expected a name such as"),
         ('name = "NVIDIA A100-PCIE-40GB"', 'name = ""', "name: found '', expected the full name of the GPU"),
