@@ -41,14 +41,10 @@ def test_far_too_slow_counts_as_slow():
         np.testing.assert_allclose(mean, expected(factor * level, 0.0)[0], atol=1e-9)
 
 
-def test_left_out_and_draws_are_those_of_the_process():
+def test_left_out_is_in_deviations():
     actual = learnt(SEEN, OFF, scales=SCALES, fit=False)
     above, variance = actual.process.posterior.left_out()
     np.testing.assert_allclose(actual.left_out(), above / np.sqrt(variance))
-    draws = actual.drawn(OTHERS, 20_000, np.random.default_rng(0))
-    covariance = actual.process.covariance(OTHERS, OTHERS)
-    np.testing.assert_allclose(draws.mean(0), 0.0, atol=0.02)
-    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.02)
 
 
 @pytest.mark.parametrize(("slope", "taken"), [(0, False), (P - 1, True)])
@@ -62,13 +58,6 @@ def test_slopes_that_are_doubted_count_only_where_they_bring_others_nearer(slope
         np.testing.assert_allclose(single, other)
     two = learnt(SEEN.rows([0, 1]), off[:2], scales=SCALES, fit=False, doubted=1)
     assert two.process.points.slopes.shape == (2, P - 1)
-
-
-def test_a_parameter_that_a_model_has_wrong_is_learnt():
-    """Twice the slope of what moves times: of others it is predicted."""
-    off = SEEN.slopes @ [1.0, 0.0, 0.0]
-    mean, _ = learnt(SEEN, off)(OTHERS)
-    assert np.corrcoef(mean, OTHERS.slopes[:, 0])[0, 1] > 0.8
 
 
 def test_positions():

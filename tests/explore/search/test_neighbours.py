@@ -37,21 +37,6 @@ def test_points_anywhere_are_valid_and_all_are_drawn(even):
     assert all(sum(point) % 2 == 0 for point in points)  # places begin with 0, values with 1
 
 
-def test_others_make_way_for_what_is_near(even):
-    actual = Neighbours(even, 1)
-    assert actual.near((10, 4), set()) == (10, 4)  # itself, while it is new
-    tried: set[Point] = {(10, 4)}
-    for _ in range(40):
-        point = actual.near((10, 4), tried)
-        assert point is not None
-        assert point not in tried
-        assert sum(point) % 2 == 0
-        tried.add(point)
-    blocks = np.array([point[0] for point in tried])
-    assert (np.abs(blocks - 10) <= 2).mean() > 0.2  # 8 % of all
-    assert {1, 3, 5, 7} & {items for _, items in tried}  # two changes where one breaks the constraint
-
-
 def test_powers_of_two_are_tried(toy_kernel):
     """From a point none of whose values is one, to one all of whose values are: no step leads there."""
     spread = variant(toy_kernel, "block > 0", block=list(range(1, 1001)), items=list(range(1, 1001)))
@@ -122,6 +107,7 @@ def test_what_is_suggested_is_tried_then_what_is_near_then_any_other(even):
     points = [asked(study) for _ in range(40)]
     assert points[0] == (10, 4)
     assert (np.abs(np.array(points)[:, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert {1, 3, 5, 7} & {items for _, items in points}  # two changes where one breaks the constraint
     inner.suggestion = {}
     assert len({*points, *(asked(study) for _ in range(80))}) == 120
 

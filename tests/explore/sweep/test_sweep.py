@@ -131,19 +131,3 @@ def test_along_axes(product, expected):
     assert actual.attrs["kernel"] == "toy"
     with pytest.raises(DseError, match="found 2 kernels"):
         Sweep(product).to_xarray()
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda s: s.top(0), "top: found 0"),
-        (lambda s: s.top(1, ["gpus"]), "per: found 'gpus'"),
-        (lambda s: s.pareto("tim"), "pareto: found 'tim'"),
-        (lambda s: s.pareto("time_s", "time_s"), "each objective once"),
-        (lambda s: s.filtered("tim < 1"), "where: unknown name 'tim'"),
-        (lambda s: s.to_arrow(["tim"]), "columns: found 'tim'"),
-    ],
-)
-def test_what_is_not_there(product, ask, message):
-    with pytest.raises(DseError, match=message):
-        ask(Sweep(product))

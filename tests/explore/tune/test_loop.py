@@ -52,38 +52,26 @@ def test_a_run_and_its_rows(candidates, measure):
         assert [row[name] for row in rows] == [None if np.isinf(time) else time for time in expected]
 
 
-def test_the_journal_has_each_measurement_at_once(candidates, measure, tmp_path):
-    journal, seen = tmp_path / "run.jsonl", []
-
-    def interrupted(configuration):
-        seen.append(dict(configuration))
-        if len(seen) == 4:
-            assert [row["parameters"] for row in lines(journal)] == seen[:3]
-            raise KeyboardInterrupt
-        return measure(configuration)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(Tuner(candidates), interrupted, 9, journal=journal)
-    rows = lines(journal)
-    assert [row["parameters"] for row in rows] == seen[:3]
-    assert [row["seconds"] for row in rows] == [measure(item) for item in seen[:3]]
-
-
 def test_a_run_goes_on_where_the_last_one_ended(candidates, measure, tmp_path):
     whole = run(Tuner(candidates), measure, 9)
     journal, counted = tmp_path / "run.jsonl", []
 
     def counting(configuration):
-        counted.append(configuration)
+        counted.append(dict(configuration))
+        if len(counted) == 5:
+            raise KeyboardInterrupt
         return measure(configuration)
 
-    run(Tuner(candidates), counting, 4, journal=journal)
+    with pytest.raises(KeyboardInterrupt):
+        run(Tuner(candidates), counting, 9, journal=journal)
+    kept = [(row["parameters"], row["seconds"]) for row in lines(journal)]  # each at once
+    assert kept == [(item, measure(item)) for item in counted[:4]]
     again = run(Tuner(candidates), counting, 9, journal=journal)
     assert again.measured == whole.measured
-    assert len(counted) == 9  # none twice
+    assert len(counted) == 1 + 9  # none twice
     assert len(lines(journal)) == 9
     done = run(Tuner(candidates), counting, 5, journal=journal)  # more than asked for is there
-    assert len(counted) == 9
+    assert len(counted) == 1 + 9
     assert done.measured == whole.measured
 
 

@@ -22,13 +22,11 @@ def space(toy_kernel):
 
 def write(path, candidates, seconds):
     names = list(candidates.parameters)
-    rows = [
-        ",".join(map(str, [*(candidates.parameters[name][place] for name in names), 1e3 * time, "ok"]))
-        if np.isfinite(time)
-        else ",".join(map(str, [*(candidates.parameters[name][place] for name in names), "", "runtime"]))
-        for place, time in seconds.items()
-    ]
-    path.write_text("\n".join([",".join([*names, "time_ms", "status"]), *rows]))
+    rows = [[*names, "time_s", "status"]]
+    for place, time in seconds.items():
+        end = [time, "ok"] if np.isfinite(time) else ["", "runtime"]
+        rows.append([*(candidates.parameters[name][place] for name in names), *end])
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows))
     return path
 
 
