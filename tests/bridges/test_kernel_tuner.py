@@ -58,12 +58,9 @@ def test_a_strategy_of_kernel_tuner(tune, toy_kernel):
     assert (best["block_size_x"], best["items"]) == (128, 2)
 
 
-def test_without_a_kernel(tune):
+def test_without_a_kernel_and_without_a_budget(tune):
     tried, _ = tune(strategy(None, seed=1), 4)
     assert len(set(tried)) == 4
-
-
-def test_without_a_budget_all_of_a_small_space_are_measured(tune):
     assert len(tune(strategy(None), None)[0]) == len(list(itertools.product(*TUNE.values())))
 
 

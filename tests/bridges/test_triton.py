@@ -103,8 +103,5 @@ def test_where_nothing_is_possible_all_are_kept(toy_kernel):
     impossible = [triton.Config({"BLOCK": 4096, "items": 1})] * 2
     assert prune(impossible, ARGUMENTS) == impossible
     assert prune([], {}) == []
-
-
-def test_a_name_that_the_kernel_does_not_know(toy_kernel):
     with pytest.raises(DseError, match=r"^configs: found 'BLOCK', no 'block', expected the .* of toy"):
         bridge.pruner(toy_kernel, "a100-pcie-40gb")(CONFIGS, {})

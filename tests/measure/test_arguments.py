@@ -5,20 +5,18 @@ from dataclasses import replace
 import numpy as np
 
 from dse.measure.arguments import Arguments, contents
-from dse.measure.device import Device, DeviceError
+from dse.measure.device import Device
 from dse.measure.reference import REFERENCES
 from dse.source.launches import Array
 
 
 class Memory(Device):
-    """Memory of so many bytes; an address is the number of an allocation."""
+    """An address is the number of an allocation."""
 
-    def __init__(self, size: int = 10**6) -> None:
-        self.size, self.count, self.held = size, 0, dict[int, np.ndarray]()
+    def __init__(self) -> None:
+        self.count, self.held = 0, dict[int, np.ndarray]()
 
     def allocate(self, size: int) -> int:
-        if sum(array.nbytes for array in self.held.values()) + size > self.size:
-            raise DeviceError("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
         self.count += 1
         self.held[self.count] = np.empty(size, np.uint8)
         return self.count

@@ -42,8 +42,9 @@ class Transposes(Device):
         self.used += size + 64
         return self.used - size
 
-    def free(self, address: int) -> None:
-        pass
+    def synchronize(self, *given: Any, **options: Any) -> None: ...
+
+    free = allow_dynamic_shared = synchronize
 
     def upload(self, address: int, values: np.ndarray) -> None:
         self.memory_bytes[address : address + values.nbytes] = np.ravel(values).view(np.uint8)
@@ -62,14 +63,8 @@ class Transposes(Device):
     def unload(self, code: LoadedCode) -> None:
         self.loaded -= 1
 
-    def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
-        pass
-
     def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         return min(2048 // threads, 102400 // (dynamic + 4224 + 1024))
-
-    def synchronize(self) -> None:
-        pass
 
     def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
         busy(1000)

@@ -78,13 +78,6 @@ def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats():
     assert result.makespan[0] == Oracle(case).makespan
 
 
-def test_nothing_takes_time():
-    free = Program(np.zeros(3, int), np.zeros(3), np.zeros(3), ((), (), (0,)))
-    result = simulate([Case((free,), 2)], critical=True)
-    assert result.makespan[0] == 0
-    assert np.isnan(result.busy(0)).all()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

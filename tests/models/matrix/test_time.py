@@ -135,8 +135,9 @@ def test_what_does_not_fit_in_shared_memory_is_never_done():
 
 def test_axes_broadcast_as_loops_do():
     products = [Product(7, 512, 1024), *experts_layer(48, 16, 4, 1024, 512, "fp8_w8a8_block")]
-    together = predict([A100, H800], products, TABLE, default())
-    for row, file in enumerate((A100, H800)):
+    files = [A100, H800, gpus.load("mi300x")]
+    together = predict(files, products, TABLE, default())
+    for row, file in enumerate(files):
         for place, product in enumerate(products):
             alone = predict([file], [product], TABLE, default())[0, 0]
             np.testing.assert_allclose(together[row, place], alone, rtol=1e-5)
@@ -219,13 +220,6 @@ def test_never_below_the_roofline(timing: Timing):
     products += [*experts_layer(64, 16, 2, 4096, 1024), *experts_layer(4096, 8, 2, 512, 256, "fp8_w8a8")]
     times = predict(FILES, products, TABLE, timing=timing)
     assert (times >= bound(FILES, products, timing)[:, :, None]).all()
-
-
-@pytest.mark.slow
-def test_vendors_side_by_side():
-    files, products = [A100, gpus.load("mi300x")], [Product(64, 4096, 4096), Product(4096, 4096, 4096)]
-    alone = [predict([file], products, TABLE)[0] for file in files]
-    np.testing.assert_allclose(predict(files, products, TABLE), alone, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -78,17 +78,6 @@ def test_nothing_takes_no_share(found):
     np.testing.assert_array_equal(none.instructions[0], [0, 0])
 
 
-def test_shares_add_up(simulated):
-    for n, case in enumerate(simulated.cases):
-        single = shares(simulated, n)
-        total = sum(getattr(single, kind).sum() for kind in KINDS) + single.issue
-        assert total == pytest.approx(1 if simulated.makespan[n] else 0, abs=1e-12)
-        by_instruction = sum(x.sum() for x in single.instructions) + single.issue
-        assert by_instruction == pytest.approx(total, abs=1e-12)
-        assert [len(x) for x in single.instructions] == [len(program) for program in case.programs]
-        assert {len(getattr(single, kind)) for kind in KINDS} == {case.subsystems}
-
-
 def test_equals_a_walk_along_the_path_in_plain_python(simulated):
     reached = dict.fromkeys((*KINDS, "issue"), 0)
     for n in range(len(CASES), len(CASES) + RANDOM):
