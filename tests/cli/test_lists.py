@@ -78,9 +78,6 @@ def test_a_model_shows_what_it_declares(run_dse, answer):
     assert all(f"{number}: {formula}" in text for number, formula in about.equations.items())
     [row] = answer("models", "show", "mwp-cwp-pipeline")
     assert (row["leaves_out"], row["aspects"]) == (list(about.ignores), ["Λ_mem"])
-
-
-def test_aspects_of_all_models(answer):
     rows = answer("models", "aspects")
     assert [row["model"] for row in rows] == list(MODELS)
     for row in rows:

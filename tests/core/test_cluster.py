@@ -32,9 +32,6 @@ def collected(spread, count, meanwhile=lambda done: None):
 
 def test_threads_keep_the_order():
     assert collected(in_threads(3), 20) == [i * i for i in range(20)]
-
-
-def test_units_may_be_a_list():
     assert list(in_threads(2)(len, ["one", "two"])) == [(["one"], 1), (["two"], 1)]
 
 

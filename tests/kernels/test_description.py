@@ -201,6 +201,10 @@ def test_check_passes_what_is_right():
     check(make(), gpu())
     check(make(), gpu(), sample=5)
     check(make(warp=expressions(fp32="128 - bx * by")), gpu())  # negative only where it is not valid
+    space = Space(VALUES, (parse("bx > width", "test"),))
+    with pytest.raises(DseError, match="no valid configuration"):
+        check(make(space=space), gpu())
+    check(make(space=space), gpu(), width=20)
 
 
 SECTORS = access("a", "global", "load", count="2", sectors="4 - bx")
@@ -220,10 +224,3 @@ SECTORS = access("a", "global", "load", count="2", sectors="4 - bx")
 def test_check_finds_impossible_counts(changes, message):
     with pytest.raises(DseError, match=r"^stencil/kernel\.toml: (" + message + ")"):
         check(make(**changes), gpu())
-
-
-def test_check_of_a_space_without_valid_configurations():
-    space = Space(VALUES, (parse("bx > width", "test"),))
-    with pytest.raises(DseError, match="no valid configuration"):
-        check(make(space=space), gpu())
-    check(make(space=space), gpu(), width=20)

@@ -18,9 +18,6 @@ def test_a_steady_one_is_measured_five_times():
     actual = repeat(iter([1.0, 1.001, 0.999, 5.0, 1.0, 7.0]).__next__)
     assert (actual.values, actual.settled) == ((1.0, 1.001, 0.999, 5.0, 1.0), True)
     assert actual.middle == 1.0
-
-
-def test_one_that_does_not_settle_or_has_no_time_says_so():
     actual = repeat(itertools.cycle([1.0, 2.0, 3.0]).__next__, most=6)
     assert (len(actual.values), actual.settled) == (6, False)
     clock = itertools.count(0.0, 3.0)

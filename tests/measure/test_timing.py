@@ -112,7 +112,7 @@ def rows(device: Transposes) -> Callable[..., list[Row]]:
     return rows
 
 
-def test_a_good_one(device: Transposes, rows: Callable[..., list[Row]]):
+def test_a_good_one_and_with_fewer_and_fewer_blocks(device: Transposes, rows: Callable[..., list[Row]]):
     [row] = rows()
     assert row["status"] == "ok"
     assert (row["time_ms"], row["min_ms"], row["cv"], row["repeats"]) == (2.0, 2.0, 0.0, 5)
@@ -120,6 +120,12 @@ def test_a_good_one(device: Transposes, rows: Callable[..., list[Row]]):
     assert (row["resident_blocks"], row["occupancy"], row["dynamic_shared_bytes"]) == (8, 1.0, 0)
     assert row["sm_clock_before_mhz"] == row["sm_clock_after_mhz"] == 1500
     assert device.loaded == 1  # the clock
+    actual = rows(sweep=True)
+    assert [(row["resident_blocks"], row["occupancy"]) for row in actual] == [
+        (n, n / 8) for n in range(8, 0, -1)
+    ]
+    dynamic = [row["dynamic_shared_bytes"] for row in actual]
+    assert (dynamic, dynamic[0]) == (sorted(dynamic), 0)
 
 
 def test_a_wrong_result_and_one_of_before_do_not_count(device: Transposes, rows: Callable[..., list[Row]]):
@@ -144,15 +150,6 @@ def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[...,
     device.refuse = DeviceError("cuCtxSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS")
     with pytest.raises(DeviceError):
         rows()
-
-
-def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
-    actual = rows(sweep=True)
-    assert [(row["resident_blocks"], row["occupancy"]) for row in actual] == [
-        (n, n / 8) for n in range(8, 0, -1)
-    ]
-    dynamic = [row["dynamic_shared_bytes"] for row in actual]
-    assert (dynamic, dynamic[0]) == (sorted(dynamic), 0)
 
 
 # A kernel of Triton's: how it is launched is its compiler's to say

@@ -90,14 +90,11 @@ def alone():
     return dict(zip((*FEW, *MANY), simulate(cases).makespan.tolist(), strict=True))
 
 
-def test_nothing_but_barriers(predicted):
+def test_kernels_of_which_the_cycles_can_be_told_by_hand(predicted):
     """Each waits until the last warp has come, one λ (or issue slot) after another."""
     between, latency_cycles = max(float(GPU.cpi.barrier), 1 / LIMIT), float(GPU.latency.barrier)
     assert predicted["barriers"][0] == pytest.approx(5 * (7 * between + latency_cycles), rel=1e-5)
-
-
-def test_nothing_but_loads(predicted):
-    """A warp waits for each; many keep the memory busy, and lose the first latency only."""
+    # A warp waits for each; many keep the memory busy, and lose the first latency only.
     throughput_cycles = max(4 * float(GPU.cpi.dram), 4 * float(GPU.cpi.l2))
     assert predicted["load"][0] > 3 * float(GPU.latency.dram) - 1
     assert predicted["load"][0] < 3 * (float(GPU.latency.dram) + 8 * throughput_cycles)
@@ -105,9 +102,6 @@ def test_nothing_but_loads(predicted):
     cycles, bottleneck = predicted["loads"]
     assert bottleneck == "memory"
     assert 1 <= cycles / (12 * 8 * 80 * throughput_cycles) < 1.2
-
-
-def test_one_saturated_pipe(predicted):
     for name, throughput_cycles, count in (("fp32", GPU.cpi.fp32, 400), ("sfu", GPU.cpi.sfu, 100)):
         cycles, bottleneck = predicted[name]
         assert bottleneck == name

@@ -234,7 +234,7 @@ def test_values_of_refuses(spec, message):
 HUGE = Space({name: tuple(range(1000)) for name in "abc"})  # 10^9 configurations
 
 
-def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
+def test_a_huge_space_is_sampled_and_not_listed():
     space = Space(HUGE.values, (parse("a % 2 == 0", "x"),))
     index = space.sample(10, seed=3)
     assert len(index) == len(np.unique(index)) == 10
@@ -242,14 +242,8 @@ def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
     assert np.all(space.decode(index, np)["a"] % 2 == 0)
     np.testing.assert_array_equal(index, space.sample(10, seed=3))
     assert not np.array_equal(index, space.sample(10, seed=4))
-
-
-def test_of_a_huge_space_with_few_valid_ones_these_are_sampled():
     space = Space(HUGE.values, tuple(parse(text, "x") for text in ("a == 7", "b == 3", "c < 4")))
     assert len(space.sample(10, tries=2**16)) == 4
-
-
-def test_a_huge_space_is_refused_with_its_count():
     with pytest.raises(DseError, match=r"^parameters: found over 10,000,000 valid .* of 1,000,000,000"):
         HUGE.indices()
 
@@ -286,7 +280,4 @@ def test_a_space_of_what_is_listed():
     rows = set(zip(*(actual[name].tolist() for name in ("block", "warps", "stages")), strict=True))
     assert rows == {(*row, stages) for row in ROWS for stages in (2, 3)}
     assert np.array_equal(space.valid({"block": 64, "stages": 2, "warps": np.array([4, 8])}, {}, np), [1, 0])
-
-
-def test_it_says_what_it_is():
     assert AllowedRows(("block", "warps"), ROWS).text == "one of 3 listed combinations of block, warps"

@@ -34,7 +34,7 @@ def found(toy_kernel, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found):
+def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found, tmp_path):
     rows = {(row["gpu"], row["field"]): row for row in found.fields()}
     assert len(rows) == 2 * len(FREE)
     factors = []
@@ -50,10 +50,6 @@ def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found):
     for row in rows:
         assert row["mape_before_percent"] == pytest.approx(100 * (1 - 1 / SLOWER), abs=2)
         assert row["mape_percent"] < 3
-
-
-@pytest.mark.slow
-def test_a_file_for_each_gpu(found, tmp_path):
     write(found, tmp_path / "fitted")
     for number, file in enumerate(found.files):
         fitted = gpus.load(tmp_path / "fitted" / f"{file.path.stem}.toml", np.float64)

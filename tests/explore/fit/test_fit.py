@@ -103,8 +103,6 @@ def test_mode_and_spread_are_those_of_ridge_regression(found, slopes, off):
     np.testing.assert_allclose(np.corrcoef(found.samples.T), np.eye(3), atol=0.35)
     assert found.undetermined() == ("cpi.l2",)
 
-
-def test_mode_is_a_minimum_by_plain_numpy(found, slopes, off):
     def loss(theta):
         r = (slopes @ theta - off) / found.unexplained
         return np.sum(9.0 * (np.sqrt(1 + r**2 / 9.0) - 1)) + 0.5 * np.sum((theta / WIDTHS) ** 2)

@@ -74,8 +74,5 @@ def test_without_measurements_the_spread_is_drawn_from_those_known():
         expected = predicted / PREDICTED * np.quantile(margins * spread, 1 - risk)
         assert known.margin(risk, predicted) == pytest.approx(expected, rel=0.03)
     assert known.margin(0.1, 0.001) == known.margin(0.1, PREDICTED)  # too small a spread is not believed
-
-
-def test_two_that_are_alike_by_chance_do_not_tell_how_shares_scatter():
     alike = KnownSpaces("m", 0.05, 1, (space(tuple(LEVELS), 0.3), space(tuple(LEVELS), 0.3)))
     assert alike.margin(0.05, PREDICTED) > 1.2 * UNSEEN * 0.3

@@ -78,7 +78,7 @@ def test_counts(product, expected):
     assert seen == sum(item["model"] == "volkov" for item in expected)
 
 
-def test_the_front(product, expected):
+def test_fronts_and_histograms(product, expected):
     actual = by_groups(Sweep(product).pareto("time_s", "registers", per=["kernel", "gpu"]), GROUP)
     for group, rows in by_groups(expected, GROUP).items():
         points = {(row["time_s"], row["registers"]) for row in rows}
@@ -86,9 +86,6 @@ def test_the_front(product, expected):
         assert [(row["time_s"], row["registers"]) for row in actual[group]] == sorted(front)
         first = next(row for row in rows if (row["time_s"], row["registers"]) == min(front))
         assert actual[group][0]["threads"] == first["threads"]  # of equals the one that comes first
-
-
-def test_the_histogram(product, expected):
     rows = Sweep(product).histogram(["gpu"])
     for group, mine in by_groups(expected, ("gpu", "model")).items():
         bins = [row for row in rows if (row["gpu"], row["model"]) == group]

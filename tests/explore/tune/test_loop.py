@@ -263,7 +263,7 @@ def test_commands_that_are_refused(command, message):
     assert str(mistake.value).startswith(f"command: {message}")
 
 
-def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):
+def test_a_journal_serves_one_kind_of_run_and_one_at_a_time(candidates, measure, tmp_path):
     """Times of another GPU would silently count as measured here."""
     journal = tmp_path / "run.jsonl"
     for budget in (3, 4):
@@ -275,15 +275,12 @@ def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):
     ):
         with pytest.raises(DseError, match=rf"run\.jsonl: line 1: {wrong}"):
             run(Tuner(candidates), measure, 5, journal=journal, about=about)
-
-
-def test_a_journal_serves_one_run_at_a_time(candidates, measure, tmp_path):
-    """Three runs would measure three times what the budget says."""
-    notes = tmp_path / "run.jsonl"
+    # Three runs would measure three times what the budget says.
+    notes = tmp_path / "notes.jsonl"
     refused = []
 
     def measured_with_another(configuration):
-        with pytest.raises(DseError, match=r"run.jsonl: found a run that has not ended"):
+        with pytest.raises(DseError, match=r"notes.jsonl: found a run that has not ended"):
             run(Tuner(candidates), measure, 3, journal=notes)
         refused.append(1)
         return measure(configuration)

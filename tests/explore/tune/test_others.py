@@ -73,9 +73,6 @@ def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_pat
     assert actual.others is not None
     np.testing.assert_allclose(actual.points.slopes[:, -2:], TRUST * actual.others)
     assert with_others(candidates, kernel, []) is candidates
-
-
-def test_a_table_of_nothing_that_there_is(space, tmp_path):
     kernel, candidates = space
     path = write(tmp_path / "a.csv", candidates, {0: 1.0})
     text = path.read_text().splitlines()

@@ -119,9 +119,6 @@ def test_all_are_measured_once_and_then_none_is_left():
             tuner.tell(place, None if place % 5 else 1.0)
     assert sorted(order) == list(range(N))
     assert tuner.expected_gain() == 0.0
-
-
-def test_best_and_gain_before_and_after():
     tuner = Tuner(candidates())
     assert (tuner.best, tuner.expected_gain()) == (None, 1.0)
     tuner.tell(3, None)

@@ -19,7 +19,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> gpus.GpuFile:
     return gpus.load(path)
 
 
-def test_numbers(file: gpus.GpuFile):
+def test_numbers_and_their_sources(file: gpus.GpuFile):
     gpu = file.gpu
     assert float(gpu.sm_count) == SMS
     assert float(gpu.clock) == pytest.approx(MHZ * 1e6, rel=1e-4)
@@ -29,9 +29,6 @@ def test_numbers(file: gpus.GpuFile):
     assert float(gpu.l2_bytes) == 2**24
     assert int(gpu.limits.warps_per_sm) == 64
     assert int(gpu.limits.shared_bytes_per_block) == 166912
-
-
-def test_sources(file: gpus.GpuFile):
     fields = {field.field: field for field in file.fields}
     measured = {name for name, field in fields.items() if field.provenance == "measured here"}
     groups = {name for name in fields if name.startswith(("cpi.", "latency.")) and ".mma_" not in name}

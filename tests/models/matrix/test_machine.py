@@ -65,9 +65,6 @@ def test_tf32_of_amd_is_single_precision_where_matrix_cores_lack_it(gpu: str, pr
 def test_small_tiles_have_a_buffer_less_on_hopper_too():
     table = np.array([[32, 64, 256, 1, 4, 5], [64, 64, 256, 1, 4, 4]])  # 192 of 227 KiB, 256
     assert possible(gpus.load("h800"), [Product(64, 4096, 4096)], table).tolist() == [[True, False]]
-
-
-def test_kinds_of_operands_side_by_side():
     products = [Product(64, 4096, 4096, operands=name) for name in ("bf16", "fp8_w8a8", "bf16")]
     table = np.array([[128, 256, 128, 1, 8, 4]])
     assert possible(gpus.load("h100-sxm"), products, table).tolist() == [[False], [True], [False]]

@@ -175,10 +175,7 @@ def test_small_tiles_of_fp8_are_converted_where_only_shared_memory_feeds_fp8():
 
     assert ratio("l40") < 0.75
     assert ratio("h100-sxm") > ratio("l40") + 0.05
-
-
-def test_only_small_tiles_of_fp8_wait_for_conversions():
-    """On Hopper tiles of 16 rows are made fp16 in registers, those of 64 rows are not, nor any on Ada."""
+    # On Hopper tiles of 16 rows are made fp16 in registers, those of 64 rows are not, nor any on Ada.
     tiles = np.array([[16, 128, 128, 1, 4, 3], [64, 128, 128, 1, 4, 3]])
     products = [Product(65536, 512, 1024, operands="fp8_w8a8")]
     slow = eqx.tree_at(lambda one: one.fp8_slots, default(), jnp.asarray(8.0, jnp.float32))
@@ -273,9 +270,6 @@ def test_launches_between_events_take_longer():
     warm, cold = timed([Product(16, 4096, 4096), Product(4096, 4096, 4096, operands="fp32")], TABLE)
     there = np.isfinite(warm)
     assert (cold[there] > warm[there] + 2e-6).all()
-
-
-def test_tensor_cores_that_pause_between_launches_keep_their_clock():
     products = [Product(size, size, size) for size in (4096, 16384)]
     warm, cold = (times[:, 0] for times in timed(products, np.array([[128, 128, 32, 8, 4, 4]])))
     assert cold[0] < warm[0]  # 256 MB are written in a quarter of its time

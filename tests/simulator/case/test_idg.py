@@ -138,9 +138,6 @@ def test_a_phase_loads_meets_computes_meets_and_stores():
     assert "".join(four.kind) == "mmcb" + "cccb" * 3 + "m"
     np.testing.assert_allclose(np.bincount(four.part, four.share)[sorted(set(four.part))], 1)
     assert names(graph_of(barriers=2, fp32=1, barrier=1)) == ["barrier", "fp32"] * 2
-
-
-def test_dataflow_holds_no_load():
     parts: dict[str, int] = {"fp32": 2, "load_passes": 1, "load": 1, "store": 1}
     actual = graph_of(dataflow=True, **parts)
     assert names(actual) == ["load passes", "load", "fp32", "fp32", "store"]
