@@ -1,5 +1,7 @@
 """Two GPUs fitted to a space of each, and their files."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -56,9 +58,14 @@ def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found, tmp_pat
         ratio = float(fitted.gpu.clock / file.gpu.clock)
         kept = "clock" in found.undetermined()[file.name]
         assert ratio == pytest.approx(1.0 if kept else np.exp(found.fit.logs(number)[0]), rel=1e-5)
-        [record] = [record for record in fitted.fields if record.field == "cpi.dram"]
-        assert f"{NAMES[number]}.csv" in record.source
+        assert (fitted.name.endswith("fitted"), fitted.header.aliases) == (True, [])
+        text = (tmp_path / "fitted" / f"{file.path.stem}.toml").read_text()
+        assert re.search("since the data do not determine them: .*cpi.fp64", text)
+        before, after = ({record.field: record for record in item.fields} for item in (file, fitted))
+        record = after["cpi.dram"]
+        assert (record.provenance, f"{NAMES[number]}.csv" in record.source) == ("fitted", True)
         assert f"{NAMES[1 - number]}.csv" not in record.source
+        assert all(before[field] == after[field] for field in before.keys() - {"clock", "cpi.dram"})
 
 
 def test_where_they_may_go(tmp_path):
