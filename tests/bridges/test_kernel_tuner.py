@@ -68,9 +68,6 @@ def test_a_throughput_is_to_be_high(tune, toy_kernel):
     guided = strategy(toy_kernel, "a100-pcie-40gb", **GUIDED)
     _, best = tune(guided, restrictions=[OWN], objective="rate", objective_higher_is_better=True)
     assert best["rate"] == 1.0
-
-
-def test_mistakes(tune, toy_kernel):
     with pytest.raises(DseError, match=r"^tune_params: found 'block_size_x', no 'block', expected"):
         tune(strategy(toy_kernel, "a100-pcie-40gb"))
     with pytest.raises(DseError, match=r"^objective: found time, rate, expected one"):

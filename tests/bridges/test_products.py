@@ -35,9 +35,6 @@ def test_configurations_differ_by_the_readers_own_names():
     renamed = tilelang.configs(H100, rename={"num_stages": None, "threads": "thread_num"})(512, 1024, 2048)
     assert set(renamed[0]) == {"block_M", "block_N", "block_K", "thread_num"}
     assert len({tuple(item.values()) for item in renamed}) == len(renamed) == tilelang.FIRST
-
-
-def test_mistakes():
     with pytest.raises(DseError, match=r"rename: found 'thread', expected one of .*; did you mean threads"):
         tilelang.configs(H100, rename={"thread": "thread_num"})
     with pytest.raises(DseError, match="first: found 0, expected 1 or more"):

@@ -64,9 +64,6 @@ def test_early_config_prune(pruned, predicted, toy_kernel):
     assert kept
     of_both_stages = {(item.kwargs["BLOCK"], item.kwargs["items"], item.num_stages) for item in kept}
     assert {(block, items, 4 - stages) for block, items, stages in of_both_stages} == of_both_stages
-
-
-def test_perf_model(pruned, predicted, toy_kernel):
     prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", **{**SETTINGS, "risk": 0.01})
     kept = pruned(early_config_prune=prune, perf_model=prune.perf_model, top_k=4)
     seconds = [prune.perf_model(**ARGUMENTS, **config.all_kwargs()) for config in CONFIGS]

@@ -22,13 +22,10 @@ def test_a_dense_product_beside_the_library(answer):
     assert 1e-5 < row["library_s"] < 1e-3
 
 
-def test_a_layer_takes_longer_than_its_products(answer):
+def test_layers_take_longer_and_a_file_is_written_where_it_is_looked_for(answer, run_dse, tmp_path):
     few, many = answer(*MOE, "--for", "M=1,8192")
     assert few["time_s"] + 5e-6 < few["layer_s"] < few["time_s"] + 1e-4
     assert many["layer_s"] > many["time_s"] + few["layer_s"] - few["time_s"]
-
-
-def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     single = ("--for", "M=16", "--dtype", "fp8_w8a8", "--format")
     ran = run_dse(*MOE, *single, "vllm", "-o", tmp_path / "new")
     path = tmp_path / "new" / "E=8,N=1024,device_name=NVIDIA_H20,dtype=fp8_w8a8.json"

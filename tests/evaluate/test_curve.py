@@ -33,11 +33,16 @@ def of(rows, model, field="throughput"):
     return np.array([row[field] for row in rows if row["model"] == model])
 
 
-def test_a_configuration_that_cannot_run_is_refused(toy_kernel):
+def test_warps_are_those_of_whole_blocks_that_can_run(toy_kernel):
     old = gpus.load("gtx-280").gpu
     message = "^toy: launch: found too many threads in a block with block=1024, items=1, expected one that"
     with pytest.raises(DseError, match=message):
         place_launch(kernels.load(toy_kernel), old, {"block": 1024, "items": 1}, {"n": N})
+    kernel, launch = place_launch(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
+    actual = curve(kernel, GPU, launch, ("roofline",))
+    assert [row["warps"] for row in actual] == [8, 16, 24, 32, 40, 48, 56, 64]
+    work = [row["time_s"] * float(GPU.clock) * row["throughput"] for row in actual]
+    np.testing.assert_allclose(work, -(-N // 256 // 108) * 8, rtol=1e-5)
 
 
 def test_rows_rooflines_and_work(rows, laid):
@@ -58,14 +63,6 @@ def test_rows_rooflines_and_work(rows, laid):
     assert limited[:ridge].all()
     np.testing.assert_allclose(volkov[:ridge], volkov[0] * np.arange(1, ridge + 1), rtol=1e-5)  # rising
     np.testing.assert_allclose(volkov[ridge:], roofline[ridge:], rtol=1e-3)  # then flat
-
-
-def test_warps_are_those_of_whole_blocks(toy_kernel):
-    kernel, launch = place_launch(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
-    actual = curve(kernel, GPU, launch, ("roofline",))
-    assert [row["warps"] for row in actual] == [8, 16, 24, 32, 40, 48, 56, 64]
-    work = [row["time_s"] * float(GPU.clock) * row["throughput"] for row in actual]
-    np.testing.assert_allclose(work, -(-N // 256 // 108) * 8, rtol=1e-5)
 
 
 def test_fastest_is_the_first_of_a_ranking(toy_kernel):

@@ -30,7 +30,7 @@ def test_fastest_first_and_impossible_last(toy_kernel):
     assert [name for name in rows[0] if name in RESOURCES] == list(RESOURCES)
 
 
-def test_one_of_each_group_of_equal_times(toy_kernel):
+def test_rows_of_groups_of_equal_times_and_without_fixed_parameters(toy_kernel):
     ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["roofline"])
     rows = ranking.rows(diverse=True)
     times = [row["time_s"] for row in rows]
@@ -39,9 +39,6 @@ def test_one_of_each_group_of_equal_times(toy_kernel):
     everything = {row["rank"]: row for row in ranking.rows()}
     assert all(everything[row["rank"]] == row for row in rows)
     assert ranking.tied >= 1
-
-
-def test_parameters_with_one_value_are_hidden_from_people(toy_kernel):
     description = kernels.load(toy_kernel)
     fixed = description.space.with_values({"items": 4})
     ranking = rank(replace(description, space=fixed), gpus.load("a100").gpu, ["volkov"])

@@ -156,7 +156,7 @@ def test_equals_plain_python():
                     np.testing.assert_allclose(got, value, rtol=1e-12, err_msg=f"{name} at {point}, {of_gpu}")
 
 
-def test_sizes_are_exact_and_do_not_wrap():
+def test_sizes_are_exact_and_shared_memory_is_declared_but_for_what_the_launch_adds():
     # float32 does not hold 2^24 + 1, int32 not 2^40
     launch = expressions(threads=32, registers=1, blocks="n * n", shared_bytes="m")
     description = make(launch=launch, let=(), warp=(), accesses=(), problem=(("n", 2**20), ("m", 2**24 + 1)))
@@ -166,9 +166,6 @@ def test_sizes_are_exact_and_do_not_wrap():
     assert resources.shared_bytes == 2**24 + 1
     _, resources = describe(description, point, {"m": -(2**40)}, gpu())
     assert resources.shared_bytes == -(2**31)
-
-
-def test_shared_memory_is_declared_but_for_what_the_launch_adds():
     launch = {"threads": 32, "registers": 1, "blocks": 1, "shared_bytes": 60_000}
     point = {"bx": 16, "by": 1, "tile": 1, "staged": 0}
     for added, declared in (({}, 60_000), ({"dynamic_shared_bytes": 50_000}, 10_000)):
@@ -187,9 +184,6 @@ def test_the_l1_hands_each_thread_its_bytes():
     for loads, passes in ((alike, (4, 8)), (apart, (16, 32))):
         kernel, _ = describe(make(accesses=(loads,)), point, {}, gpu())
         np.testing.assert_array_equal(np.ravel(kernel.work.l1), passes)
-
-
-def test_a_kernel_without_accesses():
     description = make(accesses=(), warp=expressions(fp32=5), launch=make().launch[:3])
     kernel, resources = describe(description, {"bx": 16, "by": 1, "tile": 1, "staged": 1}, {}, gpu())
     assert kernel.mem_insts == kernel.work.shared == kernel.bytes_per_access == 0

@@ -138,9 +138,6 @@ def test_a_space_without_parameters_has_one_configuration():
     assert space_of({}, "limit > 3").indices({"limit": 3}).tolist() == []
     assert space_of({"a": [1, 2]}, "limit > 3").indices({"limit": 3}).tolist() == []
     assert space_of({"a": [1, 2]}, "a > 3").configurations()["a"].dtype == np.int64
-
-
-def test_a_constraint_on_an_unknown_name():
     for call in (lambda space: space.indices(), lambda space: space.valid({"a": np.arange(2)}, {}, np)):
         with pytest.raises(DseError, match=r"^b: found no value, expected one of a"):
             call(space_of({"a": [1, 2]}, "a < b"))
@@ -260,9 +257,6 @@ def test_constraints_may_be_texts():
         Space({"bx": (1,)}, ("bx >",))
     with pytest.raises(DseError, match="constraints: found 'bx > 1', expected a list of them"):
         Space({"bx": (1,)}, "bx > 1")
-
-
-def test_why_a_space_is_empty():
     space = Space({"bx": (8,), "by": (1, 2)}, ("bx * by >= 32",))
     assert space.unsatisfiable() == "none satisfies 'bx * by >= 32' at bx=8"
     space = Space({"bx": (8, 16), "by": (2,)}, ("bx > 8", "bx * by < n"))

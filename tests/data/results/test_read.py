@@ -67,6 +67,10 @@ def test_rows_in_any_order_and_models_that_lack_some(tmp_path):
     some = times(read([table(tmp_path / "t.parquet", sweep(order))], MODELS).spaces)
     assert some.items() < every.items()
     assert len(some) == len(every) - 1
+    kept = table(tmp_path / "kept.parquet", {"block": [2, 4], "tile": [1, 1]})
+    single, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
+    assert single.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
+    assert "kept" not in two.facts
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
@@ -99,13 +103,6 @@ def test_a_journal_of_tuning_is_shown_with_the_space_that_it_fits(tmp_path):
     assert MEASURED not in two.forecasts  # it has no `tile`
     assert (run.gpu, run.fixed, run.facts["number"].tolist()) == (NO_GPU, {"tile": 2}, [1, 2])
     assert any("run.jsonl were added to the predictions of one" in note for note in results.notes)
-
-
-def test_what_was_kept_is_marked_in_the_ranking(tmp_path):
-    kept = table(tmp_path / "kept.parquet", {"block": [2, 4], "tile": [1, 1]})
-    single, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
-    assert single.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
-    assert "kept" not in two.facts
 
 
 def test_two_rankings_of_the_same_configurations_are_one_space(tmp_path):
@@ -174,9 +171,6 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
     assert (small.fixed, list(small.parameters)) == ({"n": 1024}, ["block"])
     assert large.forecasts["predicted"]["time_s"].tolist() == [3.0, 4.0]
     assert whole.by_size(["m"]) == [whole]
-
-
-def test_a_file_of_too_many_rows(tmp_path):
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
         read_table(path, most_rows=3)

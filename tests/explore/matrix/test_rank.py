@@ -18,9 +18,6 @@ def test_physics_is_the_predicted_time_and_both_lie_between():
     there = np.isfinite(by["physics"])
     np.testing.assert_allclose(by["both"][there], (by["physics"] + by["prior"])[there])
     assert np.isinf(by["both"][~there]).all()
-
-
-def test_what_cannot_run_comes_last():
     last = order(scores(L40, PRODUCTS, TABLE), TABLE)[:, -1]
     assert not np.isfinite(predict([L40], PRODUCTS, TABLE[last])[0]).any()
 

@@ -190,9 +190,6 @@ def test_the_fastest_that_ran_is_kept_whatever_the_model_holds(spaces):
     assert best in keep(candidates(predicted, np.arange(N) != best), measured=messages).index
     slowest = int(np.argmax(predicted))  # even alone, with too few to refit
     assert slowest in keep(candidates(predicted), measured={slowest: 1.0}).index
-
-
-def test_without_a_model_measurements_are_needed(spaces):
     _, true, places = spaces[4]
     blind, messages = candidates(np.zeros(N), modelled=False), measured(true, places)
     few = measured(true, [place for place in places if place != 63][: FEWEST - 1]) | {63: np.inf}

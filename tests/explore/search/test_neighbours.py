@@ -30,11 +30,17 @@ def even(toy_kernel):
     return variant(toy_kernel, "(block + items) % 2 == 0", block=list(range(1, 65)), items=list(range(1, 9)))
 
 
-def test_points_anywhere_are_valid_and_all_are_drawn(even):
+def test_points_anywhere_are_valid_and_all_are_drawn_while_there_are_some(even, toy_kernel):
     actual = Neighbours(even, 1)
     points = {actual.anywhere() for _ in range(256)}
     assert len(points) == 256
     assert all(sum(point) % 2 == 0 for point in points)  # places begin with 0, values with 1
+    assert Neighbours(variant(toy_kernel, "block < 3", block=[1, 2, 3]), 1).near((2,), {(0,), (1,)}) is None
+    none = Variant(replace(kernels.load(toy_kernel), space=Space({})), {})
+    assert Neighbours(none, 1).anywhere() == ()
+    assert Neighbours(none, 1).near((), {()}) is None
+    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 2"):
+        Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
 
 
 def test_powers_of_two_are_tried(toy_kernel):
@@ -47,15 +53,6 @@ def test_powers_of_two_are_tried(toy_kernel):
         assert near is not None
         tried.add(near)
     assert (127, 511) in tried  # 128 and 512
-
-
-def test_where_nothing_is_left(toy_kernel):
-    assert Neighbours(variant(toy_kernel, "block < 3", block=[1, 2, 3]), 1).near((2,), {(0,), (1,)}) is None
-    none = Variant(replace(kernels.load(toy_kernel), space=Space({})), {})
-    assert Neighbours(none, 1).anywhere() == ()
-    assert Neighbours(none, 1).near((), {()}) is None
-    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 2"):
-        Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
 
 
 def asked(study, names=("toy",), time: float | None = 1.0):

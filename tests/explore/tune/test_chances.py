@@ -32,9 +32,6 @@ def test_chances_add_up_and_follow_the_posterior(tuner):
     np.testing.assert_allclose(actual["refitted_s"], np.exp(mean))
     np.testing.assert_allclose(np.log(actual["high_s"]) - mean, norm.ppf(0.975) * deviation, rtol=1e-3)
     np.testing.assert_allclose(mean - np.log(actual["low_s"]), norm.ppf(0.975) * deviation, rtol=1e-3)
-
-
-def test_of_two_it_is_what_the_normal_of_their_difference_says():
     both = bare({"a": np.array([1, 2])})
     tuner = Tuner(both, times={0: 1.0})
     mean, _ = tuner.surrogate(both.points)

@@ -140,12 +140,21 @@ def test_it_ends_once_more_would_not_pay(candidates):
     assert len(longer.measured) > len(ended.measured)
 
 
-def test_it_ends_when_all_were_measured(candidates):
+def test_it_ends_when_all_were_measured(candidates, measure):
     few = candidates.rows(np.arange(5))
     ended = run(Tuner(few), replayed(few, np.full(5, np.nan)), 99, batch=3)
     assert ended.ended == "all were measured"
     assert sorted(item.place for item in ended.measured) == list(range(5))
     assert [item.fastest for item in ended.measured] == [None] * 5
+    meet = threading.Barrier(3, timeout=30)
+
+    def together(configuration):
+        meet.wait()
+        return measure(configuration)
+
+    ended = run(Tuner(candidates), together, 9, parallel=3)
+    alone = run(Tuner(candidates), measure, 9, batch=3)
+    assert ended.measured == alone.measured
 
 
 def test_batches_and_progress(candidates, measure):
@@ -173,18 +182,6 @@ def test_what_measuring_may_take_is_a_budget_and_goes_on_in_the_journal(candidat
     assert sum(line["took_s"] for line in lines(journal)) >= 0.05
     again = run(Tuner(candidates), slow, N, journal=journal, limit_s=0.05)
     assert len(again.measured) == len(ended.measured)  # all was spent before
-
-
-def test_several_are_measured_at_a_time(candidates, measure):
-    meet = threading.Barrier(3, timeout=30)
-
-    def together(configuration):
-        meet.wait()
-        return measure(configuration)
-
-    ended = run(Tuner(candidates), together, 9, parallel=3)
-    alone = run(Tuner(candidates), measure, 9, batch=3)
-    assert ended.measured == alone.measured
 
 
 def test_what_comes_near_the_fastest_is_measured_again_and_its_median_counts(candidates):

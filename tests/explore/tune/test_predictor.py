@@ -30,9 +30,6 @@ def test_names_in_the_kernels_order_renamed_fixed_and_unknown(toy_kernel):
         "items": [2, 2],
     }
     assert problem == {"n": 4096}
-
-
-def test_names_of_one_of_its_spaces():
     theirs = {"BLOCK_SIZE_X": [32, 64], "BLOCK_SIZE_Y": [4, 4], "TILE_SIZE_X": [1, 2], "TILE_SIZE_Y": [1, 1]}
     theirs |= {"READ_ONLY": [0, 1], "IMAGE_WIDTH": [2048, 2048]}
     parameters, problem = named("convolution", theirs)

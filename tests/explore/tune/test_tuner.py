@@ -149,18 +149,6 @@ def test_failures_lower_the_chance_nearby():
     assert works[0] > works[1]
 
 
-def test_a_region_that_fails_is_left():
-    """The half that the model likes best does not run."""
-    fails, log_s = X > 0.5, PREDICTED - 0.5 * X
-    assert np.sum(log_s[fails] < log_s[~fails].min()) > 16  # so many would go first by prediction
-    tuner = Tuner(candidates(log_s))
-    tuner.tell(0, float(np.exp(PREDICTED[0])))
-    for _ in range(15):
-        [place] = tuner.ask()
-        tuner.tell(place, None if fails[place] else float(np.exp(PREDICTED[place])))
-    assert PREDICTED[tuner.best] <= PREDICTED[~fails].min() + 0.03
-
-
 def test_a_value_that_fails_is_left_whatever_else_varies():
     """Of ten parameters, one has a value that fails, and that the model likes best."""
     values = np.array(list(np.ndindex((2,) * 10))) + 1

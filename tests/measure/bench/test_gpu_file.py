@@ -45,16 +45,13 @@ def test_numbers_and_their_sources(file: gpus.GpuFile):
     assert "measured by dse" in file.path.read_text().lower()
 
 
-def test_which_gpu_of_the_catalogue_is_like_it():
+def test_which_gpu_of_the_catalogue_is_like_it(tmp_path: Path):
     assert like("NVIDIA H100 PCIe", "9.0").name == "NVIDIA H100 PCIe"
     assert like("NVIDIA GH200", "9.0").header.compute_capability == "9.0"
     assert like("NVIDIA GB10", "12.1").header.compute_capability == "12.1"
     assert like("NVIDIA T1000", "7.5").header.compute_capability == "7.5"
     assert slug_of("NVIDIA H100 80GB HBM3") == "h100_sxm"
     assert slug_of("NVIDIA RTX 5880 Ada Generation") == "rtx_5880_ada_generation"
-
-
-def test_an_incomplete_recording_leaves_no_file(tmp_path: Path):
     with pytest.raises(DseError, match="found none of clock"):
         write(replace(recorded(), records=[]), tmp_path / "mine.toml")
     assert not list(tmp_path.iterdir())

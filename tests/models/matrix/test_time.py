@@ -72,6 +72,8 @@ def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
     small, large = Product(16, 4096, 2048), Product(16, 4096 * 16, 2048)
     times = rows_of(L40, [small, large]).min(axis=1)
     assert times[1] > 24 * times[0]  # 16 times as large, and more than L2 holds
+    products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
+    assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
 
 
 @pytest.mark.parametrize(("file", "stays"), [(L40, True), (A100, False), (H800, False)])
@@ -110,11 +112,6 @@ def test_short_rows_cost_nothing_out_of_l2():
     there = np.isfinite(without)
     np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
     assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
-
-
-def test_time_grows_with_tokens():
-    products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
-    assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
 
 
 @pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "turn", "launch", "idle_block"])
@@ -276,10 +273,13 @@ def test_launches_between_events_take_longer():
     assert 0.99 < cold[1] / warm[1] < 1.01
 
 
-def test_narrow_copies_are_slow():
+def test_narrow_copies_are_slow_and_blocks_that_drift_apart_read_more():
     """A depth of 4,095: no 16-byte copy, none that is asynchronous."""
     aligned, narrow = rows_of(A100, [Product(1024, 4096, 4096), Product(1024, 4096, 4095)])
     assert narrow.min() > 1.3 * aligned.min()
+    # The same work for each pass, eight times the depth: L2 keeps less of what blocks share.
+    short, long = rows_of(A100, [Product(8192, 8192, 4096), Product(8192, 8192, 65536)], drift=0.3)
+    assert long.min() > 17 * short.min()
 
 
 def test_weights_by_columns_conflict_without_tensor_cores():
@@ -293,9 +293,3 @@ def test_weights_by_columns_conflict_without_tensor_cores():
     small = (TABLE[:, 0] == 64) & (TABLE[:, 1] == 64)
     assert (columns[small] > 1.5 * rows[small])[np.isfinite(rows[small])].all()
     np.testing.assert_allclose(other_rows.min(), other_columns.min(), rtol=0.1)
-
-
-def test_blocks_that_drift_apart_read_more():
-    """The same work for each pass, eight times the depth: L2 keeps less of what blocks share."""
-    short, long = rows_of(A100, [Product(8192, 8192, 4096), Product(8192, 8192, 65536)], drift=0.3)
-    assert long.min() > 17 * short.min()

@@ -76,6 +76,12 @@ def test_nothing_takes_no_share(found):
     for kind in KINDS:
         np.testing.assert_array_equal(getattr(none, kind), [0, 0])
     np.testing.assert_array_equal(none.instructions[0], [0, 0])
+    single = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
+    with pytest.raises(ValueError, match="found no critical paths"):
+        shares(simulate([Case((single,), 1)]), 0)
+    long = replace(single, loops=(Loop(0, 1, 2**28),))
+    with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
+        simulate([Case((long,), 1)], critical=True)
 
 
 def test_equals_a_walk_along_the_path_in_plain_python(simulated):
@@ -101,15 +107,6 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated):
         assert single.issue == pytest.approx(valve / expected.makespan)
         reached["issue"] += valve > 0
     assert min(reached.values()) > 3
-
-
-def test_what_has_no_path():
-    single = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
-    with pytest.raises(ValueError, match="found no critical paths"):
-        shares(simulate([Case((single,), 1)]), 0)
-    long = replace(single, loops=(Loop(0, 1, 2**28),))
-    with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
-        simulate([Case((long,), 1)], critical=True)
 
 
 TWO = Program(np.array([0, 1]), np.ones(2), np.full(2, 4.0), ((), (0,)))
