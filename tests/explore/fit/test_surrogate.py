@@ -41,10 +41,14 @@ def test_far_too_slow_counts_as_slow():
         np.testing.assert_allclose(mean, expected(factor * level, 0.0)[0], atol=1e-9)
 
 
-def test_left_out_is_in_deviations():
+def test_left_out_and_draws_are_those_of_the_process():
     actual = learnt(SEEN, OFF, scales=SCALES, fit=False)
     above, variance = actual.process.posterior.left_out()
     np.testing.assert_allclose(actual.left_out(), above / np.sqrt(variance))
+    draws = actual.drawn(OTHERS, 20_000, np.random.default_rng(0))
+    covariance = actual.process.covariance(OTHERS, OTHERS)
+    np.testing.assert_allclose(draws.mean(0), 0.0, atol=0.02)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.02)
 
 
 @pytest.mark.parametrize(("slope", "taken"), [(0, False), (P - 1, True)])
