@@ -50,9 +50,6 @@ def test_recorded_bests(tmp_path: Path):
     [product] = dense.products
     assert (product.tokens, product.columns, product.depth, product.experts) == (64, 512, 7168, 1)
     assert dense.block == ()
-
-
-def test_recorded_bests_of_amd(tmp_path: Path):
     options = f",{','.join(AMD_PARAMETERS)}"
     header, *rows = BEST.replace(",space", f"{options},space").splitlines()
     arguments = "\n".join([header, rows[-1].replace(",AMD-moe", ",0,16,2,AMD-moe")]) + "\n"
