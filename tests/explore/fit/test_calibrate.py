@@ -40,7 +40,7 @@ def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found, tmp_pat
     rows = {(row["gpu"], row["field"]): row for row in found.fields()}
     assert len(rows) == 2 * len(FREE)
     factors = []
-    for file in found.files:  # a bandwidth does not hang on the clock, so these times say nothing of that
+    for file in found.files:  # a bandwidth does not depend on the clock: of that these times say nothing
         clock, dram = (rows[file.name, name] for name in ("clock", "cpi.dram"))
         factors.append(dram["fitted"] / dram["catalogue"] / (clock["fitted"] / clock["catalogue"]))
     assert factors[0] == pytest.approx(factors[1], rel=1e-12)

@@ -111,6 +111,8 @@ def test_rows_open_everywhere(product, expected, tmp_path, run_python):
 def test_what_a_filter_leaves_out_is_in_no_result(product):
     whole, few = Sweep(product), Sweep(product).filtered("block == 64")
     assert {row["block"] for row in few.top(50)} == {64}
+    with pytest.raises(DseError, match="top: found 0, expected 1 or more"):
+        few.top(0)
     assert {row["threads"] for row in few.pareto("time_s", "threads")} == {64}
     for counted in (Sweep.counts, Sweep.histogram):
         assert 0 < sum(row["count"] for row in counted(few)) < sum(row["count"] for row in counted(whole))
