@@ -50,7 +50,7 @@ def test_what_arrays_hold():
         assert (abs(numbers.mean()) < 0.1, abs(numbers.std() - 1) < 0.1) == (True, True)
 
 
-def test_what_an_expression_gives_is_made_anew():
+def test_what_an_expression_gives_is_made_anew_random_numbers_are_not():
     device = Memory()
     ours = arguments(device)
     address = ours.array(3, counts(2))
@@ -63,9 +63,6 @@ def test_what_an_expression_gives_is_made_anew():
     assert ours.array(3, counts(1, 2)) == longer
     assert device.held[longer].view(np.int32).tolist() == [0, 1, *range(2, 9)]
     assert ours.before[3].tolist() == [0, 1]
-
-
-def test_random_numbers_need_not_be():
     device = Memory()
     ours = arguments(device)
     random = Array(8, "float16", "", ())

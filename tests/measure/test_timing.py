@@ -128,7 +128,7 @@ def test_a_good_one_and_with_fewer_and_fewer_blocks(device: Transposes, rows: Ca
     assert (dynamic, dynamic[0]) == (sorted(dynamic), 0)
 
 
-def test_a_wrong_result_and_one_of_before_do_not_count(device: Transposes, rows: Callable[..., list[Row]]):
+def test_what_does_not_count_is_refused_or_breaks(device: Transposes, rows: Callable[..., list[Row]]):
     device.spoil = lambda output: output.__setitem__((0, 5), 7.0)
     [row] = rows()
     assert row["status"] == "correctness"
@@ -140,9 +140,6 @@ def test_a_wrong_result_and_one_of_before_do_not_count(device: Transposes, rows:
     device.upload = lambda address, values: None  # launches write nothing now
     [row] = rows()
     assert row["status"] == "correctness"
-
-
-def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[..., list[Row]]):
     assert rows(Failure("too much shared memory", "much")) == [{"status": "resources", "message": "much"}]
     device.refuse = DeviceError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
     [row] = rows()

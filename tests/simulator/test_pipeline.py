@@ -126,9 +126,6 @@ def test_one_is_what_predict_simulates(predicted, alone):
         np.testing.assert_allclose(predicted[name][0], alone[name], rtol=2e-3, err_msg=name)
     for name in MANY:
         np.testing.assert_allclose(predicted[name][0], alone[name], rtol=0.15, err_msg=name)
-
-
-def test_one_keeps_all_phases_and_blocks():
     single, at = CASES["long"]
     case, labels = pipeline.one(idg.warp(GPU, single), at, Settings("gto"))
     [program] = case.programs

@@ -108,6 +108,13 @@ def test_a_large_space_is_pruned_as_it_grows():
     assert space.size == 10**12
     assert space.indices().tolist() == [int(str(digit) * 12) for digit in range(10)]
     assert space.indices(chunk=3).tolist() == [int(str(digit) * 12) for digit in range(10)]
+    assert Space({f"p{i}": [0, 1] for i in range(62)}).size == 2**62
+    with pytest.raises(DseError, match="expected fewer than"):
+        Space({f"p{i}": [0, 1] for i in range(63)})
+    with pytest.raises(DseError, match=r"^parameters: found 1.2e\+20 .*, expected fewer than 2\^63$"):
+        Space({f"p{i}": range(100) for i in range(9)} | {"q": range(120)})
+    with pytest.raises(DseError, match=r"^index: found int32, expected room for 10000000000 configurations$"):
+        Space({f"p{i}": range(100) for i in range(5)}).decode(np.arange(3, dtype=np.int32))
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
@@ -120,16 +127,6 @@ def test_decode_is_exact_up_to_63_bits(xp):
     for i in range(10):
         np.testing.assert_array_equal(decoded[f"p{i}"], rest >> (6 * (9 - i)) & 63)
     np.testing.assert_array_equal(space.index({name: np.asarray(x) for name, x in decoded.items()}), index)
-
-
-def test_too_large_a_space():
-    assert Space({f"p{i}": [0, 1] for i in range(62)}).size == 2**62
-    with pytest.raises(DseError, match="expected fewer than"):
-        Space({f"p{i}": [0, 1] for i in range(63)})
-    with pytest.raises(DseError, match=r"^parameters: found 1.2e\+20 .*, expected fewer than 2\^63$"):
-        Space({f"p{i}": range(100) for i in range(9)} | {"q": range(120)})
-    with pytest.raises(DseError, match=r"^index: found int32, expected room for 10000000000 configurations$"):
-        Space({f"p{i}": range(100) for i in range(5)}).decode(np.arange(3, dtype=np.int32))
 
 
 def test_a_space_without_parameters_has_one_configuration():

@@ -75,7 +75,7 @@ def measured(tmp_path):
     return measured
 
 
-def test_t4_of_kernel_tuner(measured):
+def test_t4_of_kernel_tuner_and_ktt(measured):
     more = [{"name": "GFLOP/s", "value": 12.5, "unit": ""}, {"name": "note", "value": "x"}]
     rows = [
         t4(16, 2.0, "ms", runtimes=[2.5, 1.5], more=more),
@@ -91,9 +91,6 @@ def test_t4_of_kernel_tuner(measured):
     np.testing.assert_allclose(times.time_s, [2e-3, np.nan, 3e-3, 2e-3, np.nan, 3e-3])
     np.testing.assert_allclose(times.min_s, [1.5e-3, np.nan, 3e-3, 1e-3, np.nan, 2e-3])
     np.testing.assert_array_equal(times.counters["GFLOP/s"], [12.5] + [np.nan] * 5)
-
-
-def test_t4_of_ktt(measured):
     more = [{"name": OCCUPANCY, "type": "Double", "unit": "", "value": 25.0}]
     rows = [t4("32", 90.5, runtimes=[90.5], more=more), t4("64", 60.5, invalidity="runtime")]
     times = measured(of_t4(rows, metadata={"autotuner": "KTT", "timeunit": "microseconds"}), ["bx"])

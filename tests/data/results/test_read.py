@@ -142,6 +142,12 @@ def test_scores_of_models(tmp_path):
     results = read([path])
     assert results.spaces == ()
     assert [row["model"] for row in results.scores] == ["phase", "random choice"]
+    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
+    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
+    [space] = read([tmp_path / "r.json"]).spaces
+    assert space.kernel == "r"
+    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
+    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
 
 
 @pytest.mark.parametrize(
@@ -186,12 +192,3 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
 def test_words_in_the_place_of_numbers(tmp_path, columns, message):
     with pytest.raises(DseError, match=rf"r\.parquet: {message}"):
         read([table(tmp_path / "r.parquet", columns)])
-
-
-def test_cells_that_are_neither_numbers_nor_words(tmp_path):
-    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
-    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
-    [space] = read([tmp_path / "r.json"]).spaces
-    assert space.kernel == "r"
-    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
-    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]

@@ -73,9 +73,6 @@ def test_what_was_measured_to_be_the_fastest_wins_or_another_of_its_tile():
     [row] = best(H20, KERNEL, [256], Timed(np.full(5, 256), np.array(others), seconds))
     assert tuple(TABLE[place_of(row), :3]) == tuple(TABLE[others[2], :3])
     assert row["time_s"] <= seconds[2]
-
-
-def test_another_has_to_be_faster_by_so_many_deviations():
     timed = Timed(np.array([8]), np.array([0]), np.array([1.0]))
     log_s, none = np.array([0.0, -0.5]), np.zeros(2)
     for deviation, selected in ((0.51 / CLEARLY, 0), (0.49 / CLEARLY, 1)):

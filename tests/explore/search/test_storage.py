@@ -26,10 +26,10 @@ def url(tmp_path):
 
 
 @pytest.mark.slow
-def test_commands_that_make_and_fill_one_study_at_the_same_time_all_live(tmp_path):
+def test_commands_that_make_and_fill_one_study_at_the_same_time_all_live(toy_kernel, tmp_path):
     for url in (f"sqlite:///{tmp_path / 'study.db'}", f"journal:{tmp_path / 'log'}"):
-        words = ["search", "matmul", "-g", "a100", "-m", "roofline", "--trials", "20", "--storage", url]
-        command = [sys.executable, "-m", "dse", "-q", *words]
+        words = ["-g", "a100", "-m", "roofline", "--trials", "20", "--storage", url]
+        command = [sys.executable, "-m", "dse", "-q", "search", str(toy_kernel), *words]
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         begun = [subprocess.Popen(command, **pipes) for _ in range(2)]
         assert [(process.communicate()[1], process.returncode) for process in begun] == [("", 0)] * 2

@@ -124,28 +124,25 @@ def test_several_objectives(choices, gpu):
         suitable("cmaes", goals=2)
 
 
-def test_impossible_launches_are_not_scored(toy_kernel):
+def test_impossible_launches_are_not_scored(toy_kernel, gpu):
     toy = kernels.load(toy_kernel)
     huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
     actual = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
     assert any(t.user_attrs.get("why not") == "cannot run" for t in actual.evaluated())
     assert actual.best is not None
     assert actual.best["block"] == 64
-
-
-def only(toy_kernel, constraint):
-    toy = kernels.load(toy_kernel)
-    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse(constraint, "here"),))
-    return study.variants([(replace(toy, space=space), toy.sizes())])
-
-
-def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
     actual = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
     study.run(actual, gpu, "volkov", 2, batch=2)
     assert {row["block"] for row in actual.rows()} == {640}
     none = study.start(only(toy_kernel, "block == 0"), "a100", "volkov", ("time",), "random")
     with pytest.raises(DseError, match=r"constraints: found no valid configuration of 40,000"):
         study.run(none, gpu, "volkov", 2, batch=2)
+
+
+def only(toy_kernel, constraint):
+    toy = kernels.load(toy_kernel)
+    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse(constraint, "here"),))
+    return study.variants([(replace(toy, space=space), toy.sizes())])
 
 
 @pytest.fixture

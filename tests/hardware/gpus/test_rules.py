@@ -89,6 +89,12 @@ def test_a_rule_is_replaced_by_a_value_or_by_its_number():
         if fact.free and not fact.field.startswith("limits."):
             number = fact.follows.number if fact.follows else of(gpu.gpu, fact.field)
             assert gpu.numbers[fact.free] == number
+    gpu = gpus.load(A100, np.float64)
+    bandwidth, cycles = float(gpu.gpu.dram_bandwidth), float(gpu.gpu.cpi.dram)
+    slope = jax.grad(lambda x: gpu.replace(dram_bandwidth=x).gpu.cpi.dram)(bandwidth)
+    assert float(slope) == pytest.approx(-cycles / bandwidth)
+    with pytest.raises(DseError, match=r"limits.warps_per_sm: found a number that JAX traces"):
+        jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +129,6 @@ def test_the_tree_is_the_gpu(name):
     twice, other = (jax.tree.structure(gpus.load(item)) for item in (name, "h200"))
     assert (twice, hash(twice)) == (jax.tree.structure(gpus.load(name)), hash(jax.tree.structure(gpu)))
     assert twice != other  # what is compiled for one reading serves the next, of the same file
-
-
-def test_derivatives_by_one_number():
-    gpu = gpus.load(A100, np.float64)
-    bandwidth, cycles = float(gpu.gpu.dram_bandwidth), float(gpu.gpu.cpi.dram)
-    slope = jax.grad(lambda x: gpu.replace(dram_bandwidth=x).gpu.cpi.dram)(bandwidth)
-    assert float(slope) == pytest.approx(-cycles / bandwidth)
-    with pytest.raises(DseError, match=r"limits.warps_per_sm: found a number that JAX traces"):
-        jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
 
 
 @pytest.mark.slow

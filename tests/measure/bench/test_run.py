@@ -42,9 +42,6 @@ def test_what_is_not_made_costs_only_its_family():
     some = {build: item for build, item in MADE.items() if build != gone}
     assert run(FakeDevice(), some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
     assert run(FakeDevice(), MADE, budget=0.0) == (["clock"], ["time is up in clock"])
-
-
-def test_an_old_driver_is_reported_before_anything_runs():
     device = FakeDevice()
     device.driver_version = "11.8"
     with pytest.raises(DseError, match=r"^driver: found one for CUDA 11\.8"):

@@ -74,6 +74,11 @@ def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
     assert times[1] > 24 * times[0]  # 16 times as large, and more than L2 holds
     products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
     assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
+    in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
+    without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
+    there = np.isfinite(without)
+    np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
+    assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
 
 
 @pytest.mark.parametrize(("file", "stays"), [(L40, True), (A100, False), (H800, False)])
@@ -83,15 +88,12 @@ def test_an_l2_of_two_halves_does_not_keep_weights_of_nearly_its_size(file: gpus
     assert (times.min() < size / float(file.gpu.dram_bandwidth)) == stays
 
 
-def test_rows_that_are_read_whole_lie_side_by_side():
+def test_rows_that_are_read_whole_lie_side_by_side_and_parts_cost_no_more():
     whole, parts = Product(16, 2**21, 64), Product(16, 2**15, 4096)
     without, slow = (rows_of(L40, [whole, parts], turn=turn) for turn in (0.03, 14.0))
     there = np.isfinite(without[0])
     ratio = slow[:, there] / without[:, there]
     assert ratio[0].max() < 1.05 < 1.3 < ratio[1].max()
-
-
-def test_parts_of_what_l2_fetches_cost_no_more_than_the_whole():
     tiles = np.array([[16, 64, depth, 8, 4, 2] for depth in (32, 64)])  # rows of 32 and 64 bytes
     product = Product(16, 2**17, 2048, operands="int8_w8a16")
     shorter, whole = predict([A100], [product], tiles, default())[0, 0]
@@ -104,14 +106,6 @@ def test_blocks_of_two_warps_share_schedulers_by_pairs():
     times = predict([A100], products, np.array([[16, 32, 128, 8, 2, 5]]), default())[0, :, 0]
     assert times[1] > 1.3 * times[0]
     assert times[2] < 1.2 * times[1]
-
-
-def test_short_rows_cost_nothing_out_of_l2():
-    in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
-    without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
-    there = np.isfinite(without)
-    np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
-    assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
 
 
 @pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "turn", "launch", "idle_block"])

@@ -204,9 +204,6 @@ def test_others_beside_do_not_matter():
     assert sum(done) == 18
     alone = [predict(*jax.tree.map(lambda x, i=i: x[i : i + 1], (warp, launch)))[0][0] for i in (0, 5)]
     np.testing.assert_array_equal(alone, whole[[0, 5]])
-
-
-def test_a_kernel_that_does_nothing_takes_no_time():
     nothing = kernels(1, 0, **dict.fromkeys((*CLASSES, "load_insts", "store_insts", "shared_insts"), 0.0))
     cycles, _ = predict(warps_of(gpus.load("a100", np.float64).gpu, nothing), launches(1, waves=8.0))
     assert cycles[0] == 0
