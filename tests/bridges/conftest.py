@@ -40,20 +40,15 @@ class Device:
     def __exit__(self, *error: Any) -> None: ...
 
 
-class Driver:
+def driver() -> SimpleNamespace:
     """Triton's driver."""
-
-    def get_current_target(self) -> Any:
-        return import_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, *device: Any) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        return import_module("torch").device("cuda", 0)
+    target = import_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    return SimpleNamespace(
+        get_current_target=lambda: target,
+        get_current_device=lambda: 0,
+        get_current_stream=lambda *device: 0,
+        get_active_torch_device=lambda: import_module("torch").device("cuda", 0),
+    )
 
 
 @contextmanager
@@ -90,7 +85,7 @@ def _faked_gpu() -> Iterator[None]:
         (interface, of_interface),
         (interface.Worker, of_worker),
         (torch._C, of_driver),
-        (drivers, {"active": property(lambda drivers: Driver())}),
+        (drivers, {"active": property(lambda drivers: driver())}),
     )
     with ExitStack() as stack:
         for where, names in faked:

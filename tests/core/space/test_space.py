@@ -192,6 +192,10 @@ def test_values_of(spec, expected):
     assert {type(value) for value in values} == {int if all(v == int(v) for v in expected) else float}
 
 
+FORMS = "numbers, { from, to, step } or { powers_of_two = [first, last] }"
+POWERS = "the first power of two and the last"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -200,20 +204,14 @@ def test_values_of(spec, expected):
         ([1, "two"], ": found 'two', expected numbers only"),
         ([float("nan")], ": found nan, expected a number of 64 bits"),
         ([2**63], f": found {2**63}, expected a number of 64 bits"),
-        ("1, 2", ": found '1, 2', expected numbers, { from, to, step } or { powers_of_two = [first, last] }"),
-        (
-            {"from": 1},
-            ": found {'from': 1}, expected numbers, { from, to, step } or { powers_of_two = [first, last] }",
-        ),
+        ("1, 2", f": found '1, 2', expected {FORMS}"),
+        ({"from": 1}, f": found {{'from': 1}}, expected {FORMS}"),
         ({"from": 3, "to": 2}, ".from: found 3, expected at most 2, which is 'to'"),
         ({"from": 1, "to": 2, "step": 0}, ".step: found 0, expected a number above 0"),
         ({"from": 1, "to": float("inf")}, ".to: found inf, expected a number"),
         ({"from": 1, "to": 10**12}, f": found {10**12} values, expected at most {MOST_VALUES}"),
         ({"from": 4, "to": 512, "step": 1e-320}, f": found inf values, expected at most {MOST_VALUES}"),
-        (
-            {"powers_of_two": [3, 8]},
-            ".powers_of_two: found [3, 8], expected the first power of two and the last",
-        ),
+        ({"powers_of_two": [3, 8]}, f".powers_of_two: found [3, 8], expected {POWERS}"),
         ({"powers_of_two": [8, 1]}, None),
     ],
 )
