@@ -40,15 +40,20 @@ class Device:
     def __exit__(self, *error: Any) -> None: ...
 
 
-def driver() -> SimpleNamespace:
+class Driver:
     """Triton's driver."""
-    target = import_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    return SimpleNamespace(
-        get_current_target=lambda: target,
-        get_current_device=lambda: 0,
-        get_current_stream=lambda *device: 0,
-        get_active_torch_device=lambda: import_module("torch").device("cuda", 0),
-    )
+
+    def get_current_target(self) -> Any:
+        return import_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, *device: Any) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        return import_module("torch").device("cuda", 0)
 
 
 @contextmanager
@@ -85,7 +90,7 @@ def _faked_gpu() -> Iterator[None]:
         (interface, of_interface),
         (interface.Worker, of_worker),
         (torch._C, of_driver),
-        (drivers, {"active": property(lambda drivers: driver())}),
+        (drivers, {"active": property(lambda drivers: Driver())}),
     )
     with ExitStack() as stack:
         for where, names in faked:
