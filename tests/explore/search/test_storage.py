@@ -9,8 +9,6 @@ import time
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, IntDistribution
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import create_trial
 
 from dse.errors import DseError
@@ -26,17 +24,14 @@ def url(tmp_path):
 
 
 @pytest.mark.slow
-def test_commands_that_make_and_fill_one_study_at_the_same_time_all_live(toy_kernel, tmp_path):
-    for url in (f"sqlite:///{tmp_path / 'study.db'}", f"journal:{tmp_path / 'log'}"):
-        words = ["-g", "a100", "-m", "roofline", "--trials", "20", "--storage", url]
-        command = [sys.executable, "-m", "dse", "-q", "search", str(toy_kernel), *words]
-        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        begun = [subprocess.Popen(command, **pipes) for _ in range(2)]
-        assert [(process.communicate()[1], process.returncode) for process in begun] == [("", 0)] * 2
-        journal = JournalStorage(JournalFileBackend(str(tmp_path / "log")))
-        [study] = optuna.get_all_study_names(journal if "journal" in url else url)
-        trials = optuna.load_study(study_name=study, storage=journal if "journal" in url else url).trials
-        assert sorted(trial.number for trial in trials) == list(range(20))
+def test_commands_that_make_and_fill_one_study_at_the_same_time_all_live(toy_kernel, url):
+    words = ["search", str(toy_kernel), "-g", "a100", "-m", "roofline", "--trials", "20", "--storage", url]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    begun = [subprocess.Popen([sys.executable, "-m", "dse", "-q", *words], **pipes) for _ in range(2)]
+    assert [(process.communicate()[1], process.returncode) for process in begun] == [("", 0)] * 2
+    [study] = optuna.get_all_study_names(url)
+    trials = optuna.load_study(study_name=study, storage=url).trials
+    assert sorted(trial.number for trial in trials) == list(range(20))
 
 
 def at(place):
