@@ -18,8 +18,8 @@ def smooth_case(rng: np.random.Generator, order: str) -> Case:
     """Terms that are all different real numbers."""
     case = random_case(rng, "valve cap barriers sequence", grid=None)
     [program] = case.programs
-    ranges = {"throughput_cycles": (0.5, 6), "latency_cycles": (4, 60), "same_warp": (0, 2)}
-    terms = {name: rng.uniform(*ends, len(program)) for name, ends in ranges.items()}
+    ranges = {"throughput_cycles": (0.5, 6.0), "latency_cycles": (4.0, 60.0), "same_warp": (0.0, 2.0)}
+    terms = {name: rng.uniform(low, high, len(program)) for name, (low, high) in ranges.items()}
     return replace(case, programs=(replace(program, **terms),), order=order)
 
 
