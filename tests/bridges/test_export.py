@@ -65,15 +65,12 @@ def test_t1_of_a_problem_keeps_all_but_its_space(tmp_path):
         export.t1({"block": [32]}, tmp_path / "kept.json", tmp_path / "T1.json")
 
 
-def test_kernel_tuner_takes_the_python_file(tmp_path):
+def test_kernel_tuner_takes_the_python_file_and_the_json_as_a_cache(tmp_path):
     export.kernel_tuner(KEPT, tmp_path / "kept.py")
     names: dict = {}
     exec((tmp_path / "kept.py").read_text(), names)
     space = Searchspace(names["tune_params"], names["restrictions"], 1024)
     assert set(space.list) == set(ROWS)
-
-
-def test_kernel_tuner_takes_the_json_as_a_cache(tmp_path):
     export.kernel_tuner(KEPT, tmp_path / "kept.json")
     nothing: Any = None  # all comes from the file
     kept = json.loads((tmp_path / "kept.json").read_text())

@@ -23,7 +23,7 @@ MM = Call("mm", (Operand.of("bfloat16", (1000, 2000)), Operand.of("bfloat16", (2
 KEY = "((torch.bfloat16, [1000, 2000], [2000, 1]), (torch.bfloat16, [2000, 512], [1, 2000]))+mm"
 
 
-def test_a_table_has_the_library_and_the_first_configurations():
+def test_a_table_has_the_library_and_the_first_configurations(tmp_path):
     table = table_of(H100, [MM], 2)
     [[key, entries]] = json.loads(inductor.text(table)).items()
     assert key == KEY
@@ -31,9 +31,6 @@ def test_a_table_has_the_library_and_the_first_configurations():
     own = table.problems[0][0]
     assert entries[1]["BLOCK_M"] == own["BLOCK_SIZE_M"]
     assert all(entry["EVEN_K"] == (2000 % entry["BLOCK_K"] == 0) for entry in entries[1:])
-
-
-def test_a_single_configuration_needs_no_timing(tmp_path):
     (tmp_path / "shapes.csv").write_text("M,N,K,b_layout\n1000,512,2000,column\n")
     actual = dse.inductor.table("h100-sxm", tmp_path / "shapes.csv", first=1, device="NVIDIA H100 80GB HBM3")
     assert list(actual) == [f"NVIDIA H100 80GB HBM3+{KEY}"]

@@ -58,12 +58,9 @@ def test_a_strategy_of_kernel_tuner(tune, toy_kernel):
     assert (best["block_size_x"], best["items"]) == (128, 2)
 
 
-def test_without_a_kernel(tune):
+def test_without_a_kernel_and_without_a_budget(tune):
     tried, _ = tune(strategy(None, seed=1), 4)
     assert len(set(tried)) == 4
-
-
-def test_without_a_budget_all_of_a_small_space_are_measured(tune):
     assert len(tune(strategy(None), None)[0]) == len(list(itertools.product(*TUNE.values())))
 
 
@@ -71,9 +68,6 @@ def test_a_throughput_is_to_be_high(tune, toy_kernel):
     guided = strategy(toy_kernel, "a100-pcie-40gb", **GUIDED)
     _, best = tune(guided, restrictions=[OWN], objective="rate", objective_higher_is_better=True)
     assert best["rate"] == 1.0
-
-
-def test_mistakes(tune, toy_kernel):
     with pytest.raises(DseError, match=r"^tune_params: found 'block_size_x', no 'block', expected"):
         tune(strategy(toy_kernel, "a100-pcie-40gb"))
     with pytest.raises(DseError, match=r"^objective: found time, rate, expected one"):

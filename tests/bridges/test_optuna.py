@@ -42,16 +42,11 @@ def objective(trial):
     return 1.0 + abs(block - 128) / 64 + abs(items - 2)
 
 
-def test_the_fastest_is_found(sampler):
+def test_the_model_says_where_to_begin_and_the_fastest_is_found(sampler, toy_kernel):
     study = optuna.create_study(sampler=sampler(space=SPACE))
     study.optimize(objective, n_trials=10)
     assert study.best_params == {"block": 128, "items": 2}
     assert len(set(chosen(study))) == 10
-
-
-def test_the_model_says_where_to_begin(sampler, toy_kernel):
-    study = optuna.create_study(sampler=sampler(space=SPACE))
-    study.optimize(objective, n_trials=1)
     columns: Any = dict(zip(("block", "items"), zip(*ROWS, strict=True), strict=True))
     log_s = Predictor(toy_kernel, "a100-pcie-40gb", "roofline").candidates(columns, "here").log_s
     assert log_s[ROWS.index(chosen(study)[0])] == log_s.min()

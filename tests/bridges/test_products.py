@@ -24,6 +24,9 @@ def test_the_first_are_those_of_the_ranking():
     [tiles] = tilelang.configs("h100-sxm", "bf16", first=1)(M=512, N=1024, K=2048)
     assert tiles == tilelang.configuration(fastest)
     assert cutile.short_list("h100-sxm", 512, 1024, 2048, "bf16")[0] == cutile.configuration(fastest)
+    [rows] = first(gpus.load("mi300x"), [Product(512, 1024, 2048)], 1)
+    [tiles] = tilelang.configs("mi300x", "bf16", first=1)(512, 1024, 2048)
+    assert tiles["threads"] == 64 * rows[0]["num_warps"]
 
 
 def test_configurations_differ_by_the_readers_own_names():
@@ -32,15 +35,6 @@ def test_configurations_differ_by_the_readers_own_names():
     renamed = tilelang.configs(H100, rename={"num_stages": None, "threads": "thread_num"})(512, 1024, 2048)
     assert set(renamed[0]) == {"block_M", "block_N", "block_K", "thread_num"}
     assert len({tuple(item.values()) for item in renamed}) == len(renamed) == tilelang.FIRST
-
-
-def test_threads_are_those_of_the_gpus_warps():
-    [rows] = first(gpus.load("mi300x"), [Product(512, 1024, 2048)], 1)
-    [tiles] = tilelang.configs("mi300x", "bf16", first=1)(512, 1024, 2048)
-    assert tiles["threads"] == 64 * rows[0]["num_warps"]
-
-
-def test_mistakes():
     with pytest.raises(DseError, match=r"rename: found 'thread', expected one of .*; did you mean threads"):
         tilelang.configs(H100, rename={"thread": "thread_num"})
     with pytest.raises(DseError, match="first: found 0, expected 1 or more"):

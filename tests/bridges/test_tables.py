@@ -18,24 +18,15 @@ TABLE = BestConfigurations(
 )
 
 
-def text(style: str) -> str:
-    return form(style, "gemm").text(TABLE)
-
-
-def test_json():
-    sizes, configuration = {"m": 4096, "n": 64}, {"BLOCK": 128, "num_warps": 8}
-    assert json.loads(text("json"))[1] == {"size": sizes, "configuration": configuration, "time_s": 1e-3}
-
-
-def test_csv():
-    rows = list(csv.DictReader(io.StringIO(text("csv"))))
-    assert [list(map(float, row.values())) for row in rows] == [list(row.values()) for row in TABLE.rows]
-
-
-def test_python_for_triton():
+def test_programs_read_what_is_written():
     pytest.importorskip("triton")
+    by_json, by_csv, python = (form(style, "gemm").text(TABLE) for style in ("json", "csv", "triton"))
+    sizes, configuration = {"m": 4096, "n": 64}, {"BLOCK": 128, "num_warps": 8}
+    assert json.loads(by_json)[1] == {"size": sizes, "configuration": configuration, "time_s": 1e-3}
+    rows = list(csv.DictReader(io.StringIO(by_csv)))
+    assert [list(map(float, row.values())) for row in rows] == [list(row.values()) for row in TABLE.rows]
     names: dict = {}
-    exec(text("triton"), names)
+    exec(python, names)
     assert list(names["configs"]) == [(1, 64), (4096, 64)]
     nearest = names["nearest"](m=1000, n=64)
     assert (nearest.kwargs, nearest.num_warps) == ({"BLOCK": 128}, 8)

@@ -64,9 +64,6 @@ def test_early_config_prune(pruned, predicted, toy_kernel):
     assert kept
     of_both_stages = {(item.kwargs["BLOCK"], item.kwargs["items"], item.num_stages) for item in kept}
     assert {(block, items, 4 - stages) for block, items, stages in of_both_stages} == of_both_stages
-
-
-def test_perf_model(pruned, predicted, toy_kernel):
     prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", **{**SETTINGS, "risk": 0.01})
     kept = pruned(early_config_prune=prune, perf_model=prune.perf_model, top_k=4)
     seconds = [prune.perf_model(**ARGUMENTS, **config.all_kwargs()) for config in CONFIGS]
@@ -103,8 +100,5 @@ def test_where_nothing_is_possible_all_are_kept(toy_kernel):
     impossible = [triton.Config({"BLOCK": 4096, "items": 1})] * 2
     assert prune(impossible, ARGUMENTS) == impossible
     assert prune([], {}) == []
-
-
-def test_a_name_that_the_kernel_does_not_know(toy_kernel):
     with pytest.raises(DseError, match=r"^configs: found 'BLOCK', no 'block', expected the .* of toy"):
         bridge.pruner(toy_kernel, "a100-pcie-40gb")(CONFIGS, {})

@@ -23,16 +23,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same kernel in all forms, and a cache that the tests share."""
     folder = tmp_path_factory.mktemp("triple") / "triple"
     shutil.copytree(HERE, folder)
-    made = compile_source(read_source(folder / "triple.cu"), 80, {"BLOCK": 48, "ITEMS": 2}, ptx=True)
-    assert isinstance(made, Compiled)
-    assert made.ptx is not None
-    (folder / "triple.ptx").write_text(made.ptx)
-    (folder / "triple.cubin").write_bytes(made.cubin)
-    command = [_tool(), "-c", str(folder / "triple.cubin")]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    (folder / "triple.sass").write_text(listed)
+    compile_beside(folder / "triple.cu", {"BLOCK": 48, "ITEMS": 2})
+    listed = (folder / "triple.sass").read_text()
     (folder / "unknown.sass").write_text(listed.replace(" FMUL ", " FROB "))
     return folder
+
+
+def compile_beside(path: Path, macros: dict[str, int | float]) -> None:
+    """Write the PTX, the code for 8.0 and its listing beside a source."""
+    made = compile_source(read_source(path), 80, macros, ptx=True)
+    assert isinstance(made, Compiled)
+    path.with_suffix(".ptx").write_text(made.ptx or "")
+    path.with_suffix(".cubin").write_bytes(made.cubin)
+    command = [_tool(), "-c", str(path.with_suffix(".cubin"))]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    path.with_suffix(".sass").write_text(listed)
 
 
 @pytest.fixture
@@ -155,17 +160,9 @@ def test_where_it_spends_what(answer, run_dse, triple: Path):
     assert "branches that depend on parameter at 0x170, expected none: counted as if" in run_dse(*command).err
 
 
-def test_amd_gpus_are_explained_too(answer, tmp_path):
-    (tmp_path / "own.hip").write_text(
-        "#include <hip/hip_runtime.h>\n"
-        "__global__ void own(float* x, int n)\n"
-        "{\n"
-        "    const int at = blockIdx.x * 64 + threadIdx.x;\n"
-        "    if (at < n) x[at] = 2.0f * x[at];\n"
-        "}\n"
-    )
+def test_amd_gpus_are_explained_too(answer, triple: Path):
     launch = ("--block", "64", "--grid", "4", "--arg", "n=250", "--arg", "x=256")
-    parts = answer("characterise", tmp_path / "own.hip", "-g", "w6600", *launch, "--explain")
+    parts = answer("characterise", triple / "own.hip", "-g", "w6600", *launch, "--explain")
     assert parts["resources"]["threads"] == 64
     assert [access["op"] for access in parts["accesses"]] == ["load", "store"]
     assert {line["line"] for line in parts["lines"]} >= {4, 5}
@@ -228,15 +225,7 @@ def test_the_page_shows_what_runs(run_dse, tmp_path: Path, triple: Path, monkeyp
     texts = dict(shown)
     (tmp_path / "saxpy.cu").write_text(texts["cuda"])
     (tmp_path / "T1.json").write_text(texts["json"])
-    macros = {"BLOCK": 256, "ITEMS": 4, "STRIDED": 1}
-    made = compile_source(read_source(tmp_path / "saxpy.cu"), 80, macros, ptx=True)
-    assert isinstance(made, Compiled)
-    (tmp_path / "saxpy.ptx").write_text(made.ptx or "")
-    (tmp_path / "saxpy.cubin").write_bytes(made.cubin)
-    listed = subprocess.run(
-        [_tool(), str(tmp_path / "saxpy.cubin")], capture_output=True, text=True, check=True
-    )
-    (tmp_path / "saxpy.sass").write_text(listed.stdout)
+    compile_beside(tmp_path / "saxpy.cu", {"BLOCK": 256, "ITEMS": 4, "STRIDED": 1})
     monkeypatch.chdir(tmp_path)
     commands = [line for kind, text in shown for line in text.splitlines() if not kind and line[:4] == "dse "]
     assert len(commands) == 14

@@ -42,7 +42,7 @@ def test_rank_as_table_json_and_csv(run_dse, answer, toy_kernel):
 
 @pytest.mark.slow
 def test_rank_by_simulation_depends_on_the_scheduler(answer, toy_kernel):
-    command = ("rank", toy_kernel, "-g", "a100", "-m", "pipeline", "--top", "0")
+    command = ("rank", toy_kernel, "-g", "a100", "-m", "pipeline", "--top", "0", "--set", "n=65536")
     rows = answer(*command, "--scheduler", "gto", "--order", "program", "--groups", "40")
     other = answer(*command, "--scheduler", "rr")
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
@@ -122,7 +122,7 @@ def test_a_quantity_has_one_name(answer, toy_kernel):
 
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on(run_dse, toy_kernel, tmp_path):
-    sizes = ",".join(str(n) for n in range(1 << 16, 1 << 20, 1 << 12))
+    sizes = ",".join(str(n) for n in range(1 << 16, 1 << 19, 1 << 12))
     code = "from dse.explore.sweep import run; run.EVERY, run.SHARE = 0.05, 1\n"
     code += "from dse.cli.entry import main; main()"
     ask = ["sweep", str(toy_kernel), "-g", "a100", "-m", "roofline"]

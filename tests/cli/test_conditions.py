@@ -31,7 +31,10 @@ REFUSED = {
     "a setting of JAX": ("export JAX_ENABLE_X64=abc", "environment: found JAX_ENABLE_X64=abc, expected"),
     # Compiling the simulator takes many times the limit on any machine.
     "little time": ("ulimit -S -t 1; DSE+=' -m pipeline'", "time: found the limit of processor time"),
-    "little memory": ("ulimit -v 1200000", "memory: found a limit of 1.23 GB (ulimit -v), expected 2 GB"),
+    "little memory": (  # in which there is help all the same
+        "ulimit -v 1200000; $DSE --help > help || exit 1",
+        "memory: found a limit of 1.23 GB (ulimit -v), expected 2 GB",
+    ),
     "little data": ("ulimit -d 200000", "memory: found a limit of 0.205 GB (ulimit -d), expected 1 GB"),
     "no folder to write in": (
         "mkdir gone; cd gone; rmdir ../gone; DSE+=' -o t.csv'",

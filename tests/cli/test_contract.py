@@ -25,12 +25,8 @@ def test_every_module_with_a_command_is_a_row():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_line_of_a_command_is_the_first_of_its_help(name):
+def test_help_begins_with_the_line_of_a_command_and_has_an_example(name, run_dse):
     assert command(name).help.split("\n\n")[0] == COMMANDS[name]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_or_what_is_below_it_has_an_example(run_dse, name):
     below = [words for words in SUBCOMMANDS if words.split()[0] == name.replace("_", "-")]
     assert any(re.search(f"Examples?: dse {words}", run_dse(*words.split(), "--help").out) for words in below)
 

@@ -39,7 +39,7 @@ def test_one_of_them_is_written(run_dse, tmp_path, words, suffix):
     assert out.stat().st_size > 500
 
 
-def test_a_gpu_shows_where_its_numbers_are_from(answer):
+def test_a_gpu_and_a_kernel_show_what_their_files_say(answer, toy_kernel):
     shown = answer("gpus", "show", "a100-pcie-40gb")
     fields = gpus.load("a100-pcie-40gb").fields
     assert {row["field"]: row["value"] for row in shown} == {record.field: record.value for record in fields}
@@ -47,9 +47,6 @@ def test_a_gpu_shows_where_its_numbers_are_from(answer):
     assert order == sorted(order, key=["stated", "measured", "derived", "fitted"].index)
     assert all(row["rule"] for row in shown if row["provenance"] == "derived")
     assert all(row["source"] for row in shown)
-
-
-def test_a_kernel_shows_its_description(answer, toy_kernel):
     values = {(row["part"], row["name"]): row["value"] for row in answer("kernels", "show", toy_kernel)}
     assert values["problem", "n"] == "1048576"
     assert values["parameter", "items"] == "1, 2, 3, 4"
@@ -78,9 +75,6 @@ def test_a_model_shows_what_it_declares(run_dse, answer):
     assert all(f"{number}: {formula}" in text for number, formula in about.equations.items())
     [row] = answer("models", "show", "mwp-cwp-pipeline")
     assert (row["leaves_out"], row["aspects"]) == (list(about.ignores), ["Λ_mem"])
-
-
-def test_aspects_of_all_models(answer):
     rows = answer("models", "aspects")
     assert [row["model"] for row in rows] == list(MODELS)
     for row in rows:

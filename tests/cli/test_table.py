@@ -22,13 +22,10 @@ def test_a_dense_product_beside_the_library(answer):
     assert 1e-5 < row["library_s"] < 1e-3
 
 
-def test_a_layer_takes_longer_than_its_products(answer):
+def test_layers_take_longer_and_a_file_is_written_where_it_is_looked_for(answer, run_dse, tmp_path):
     few, many = answer(*MOE, "--for", "M=1,8192")
     assert few["time_s"] + 5e-6 < few["layer_s"] < few["time_s"] + 1e-4
     assert many["layer_s"] > many["time_s"] + few["layer_s"] - few["time_s"]
-
-
-def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     single = ("--for", "M=16", "--dtype", "fp8_w8a8", "--format")
     ran = run_dse(*MOE, *single, "vllm", "-o", tmp_path / "new")
     path = tmp_path / "new" / "E=8,N=1024,device_name=NVIDIA_H20,dtype=fp8_w8a8.json"
@@ -61,18 +58,13 @@ def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, mon
     assert FORMATS["vllm"].shipped(table) == expected
 
 
-@pytest.mark.slow
 def test_measured_times_are_used(run_dse, answer, tmp_path):
-    plain = answer(*MOE, "--for", "M=64,512")
-    fast = 0.5e6 * plain[0]["time_s"]
-    times = tmp_path / "times.csv"
+    times, fast = tmp_path / "times.csv", 0.1  # microseconds
     times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,{fast}\n64,16,128,64,1,4,3,{2 * fast}\n")
-    words = (*MOE, "--for", "M=64,512", "--measured", times)
-    measured, corrected = answer(*words)
+    words = (*MOE, "--for", "M=64", "--measured", times)
+    [measured] = answer(*words)
     assert (measured["BLOCK_SIZE_N"], measured["GROUP_SIZE_M"], measured["by"]) == (32, 32, "measured")
     assert measured["time_s"] == pytest.approx(1e-6 * fast)
-    assert corrected["by"] == "corrected"
-    assert corrected["time_s"] < plain[1]["time_s"]  # what was measured was faster than predicted
     file = json.loads(run_dse(*words, "--format", "vllm").out)
     assert (file["64"]["num_stages"], "by" in file["64"]) == (2, False)
 

@@ -48,7 +48,7 @@ def test_replay(tuned, measured, tmp_path):
     assert len(again) == 14
 
 
-def test_a_command_measures(run_dse, toy_kernel, tmp_path):
+def test_a_command_measures_or_nothing_ran_which_is_an_error(run_dse, toy_kernel, tmp_path):
     out = tmp_path / "run.json"
     code = "import sys; print(int(sys.argv[1]) / 64, sys.argv[2])"
     command = ("--command", f"{sys.executable} -S -c '{code}' {{block}} 0.{{items}}", "--unit", "us")
@@ -57,16 +57,13 @@ def test_a_command_measures(run_dse, toy_kernel, tmp_path):
     assert ran.code == 0, ran.err
     rows = json.loads(out.read_text())
     assert [row["measured_s"] for row in rows] == pytest.approx([1e-7 * row["items"] for row in rows])
+    few = ("--budget", "2", "--command", f"{sys.executable} -S -c 'raise SystemExit(3)' {{block}} {{items}}")
+    ran = run_dse("tune", toy_kernel, "-g", "a100-pcie-40gb", "-m", "roofline", *few)
+    assert ran.code == 1
+    assert "no configuration ran in 2 of 2 measurements, 2 failed" in ran.out + ran.err
 
 
 def test_recorded_times_on_another_gpu_lead_to_the_fastest_sooner(tuned, measured):
     """The same table as of another GPU: trusted once measurements agree with it better than without."""
     guided, alone = (tuned("--replay", measured, "--budget", "6", *x) for x in (("--prior", measured), ()))
     assert guided[-1]["fastest_s"] < alone[-1]["fastest_s"]
-
-
-def test_a_run_in_which_nothing_ran_ends_with_an_error(run_dse, toy_kernel):
-    few = ("--budget", "2", "--command", f"{sys.executable} -S -c 'raise SystemExit(3)' {{block}} {{items}}")
-    ran = run_dse("tune", toy_kernel, "-g", "a100-pcie-40gb", "-m", "roofline", *few)
-    assert ran.code == 1
-    assert "no configuration ran in 2 of 2 measurements, 2 failed" in ran.out + ran.err

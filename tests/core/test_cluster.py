@@ -32,10 +32,9 @@ def collected(spread, count, meanwhile=lambda done: None):
 
 def test_threads_keep_the_order():
     assert collected(in_threads(3), 20) == [i * i for i in range(20)]
-
-
-def test_units_may_be_a_list():
     assert list(in_threads(2)(len, ["one", "two"])) == [(["one"], 1), (["two"], 1)]
+    with pytest.raises(DseError, match="together with cluster"), executor(2, "tcp://127.0.0.1:1"):
+        pass
 
 
 DEVICES = """
@@ -67,6 +66,9 @@ def test_an_error_of_a_unit_comes_out(two_workers):
     for spread in (in_threads(2), on_cluster(two_workers)):
         with pytest.raises(DseError, match="found nothing"):
             list(spread(fails, range(10)))
+    sizes = [len(units) for units, _ in on_cluster(two_workers)(squares, range(60))]
+    assert sizes[0] == 1
+    assert max(sizes) > 3
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +92,6 @@ def test_a_worker_that_dies_is_made_up_for(two_workers):
     assert collected(on_cluster(two_workers), 100, kill) == [i * i for i in range(100)]
     assert killed
     assert pids[0] not in two_workers.run(os.getpid).values()
-
-
-def test_tasks_grow_to_take_seconds(two_workers):
-    sizes = [len(units) for units, _ in on_cluster(two_workers)(squares, range(60))]
-    assert sizes[0] == 1
-    assert max(sizes) > 3
 
 
 ATTACK = """
@@ -159,11 +155,6 @@ def test_no_scheduler(address):
         pytest.raises(DseError, match=f"cluster: found no scheduler at {address}"),
         executor(address=address),
     ):
-        pass
-
-
-def test_a_scheduler_beside_workers():
-    with pytest.raises(DseError, match="together with cluster"), executor(2, "tcp://127.0.0.1:1"):
         pass
 
 

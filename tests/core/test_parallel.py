@@ -41,9 +41,16 @@ def test_a_daemonic_process_does_the_work_itself():
         assert pool.apply(parallel_map, (len, ["a", "bb"], 2)) == [1, 2]
 
 
-def test_a_process_that_vanishes_is_reported():
+def test_processes_that_vanish_or_cannot_be_started_are_reported(monkeypatch):
     with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
         parallel_map(os._exit, [1, 2], 2)
+
+    def scarce(*given):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", scarce)
+    with pytest.raises(DseError, match=r"^workers: found none that starts, .*: Too many open files$"):
+        parallel_map(len, ["a", "bb"], 2)
 
 
 def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run_python):
@@ -53,15 +60,6 @@ def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run
     monkeypatch.setenv("TMPDIR", str(folder))
     ran = run_python("from dse.core.parallel import parallel_map; print(parallel_map(len, ['a', 'bb'], 2))")
     assert (ran.out, ran.err) == ("[1, 2]\n", "")
-
-
-def test_processes_that_cannot_be_started_are_reported(monkeypatch):
-    def scarce(*given):
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(ProcessPoolExecutor, "submit", scarce)
-    with pytest.raises(DseError, match=r"^workers: found none that starts, .*: Too many open files$"):
-        parallel_map(len, ["a", "bb"], 2)
 
 
 @pytest.fixture

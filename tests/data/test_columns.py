@@ -10,17 +10,17 @@ from dse.data.columns import COLUMNS, SUFFIXES, heading, metadata, of_model
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
 
 
-def test_the_page_has_the_vocabulary():
+def test_names_say_their_units_as_on_the_page():
     rows = [f"| `{name}` | {column.unit} | {column.meaning} |" for name, column in COLUMNS.items()]
     assert "\n".join(rows) in PAGE.read_text()
-
-
-def test_a_name_says_its_unit():
     for name, column in COLUMNS.items():
         assert name == name.lower()
         assert name.isidentifier()
         if column.unit in ("s", "B"):
             assert any(name.endswith(end) for end, unit in SUFFIXES.items() if unit == column.unit), name
+    assert metadata("time_s")["unit"] == "s"
+    assert metadata("block_size_x") == {}
+    assert metadata(of_model("mwp-cwp"), "s") == {"unit": "s"}
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,6 @@ def test_a_name_says_its_unit():
 )
 def test_tables_show_the_unit_once(name, unit, shown):
     assert heading(name, unit) == shown
-
-
-def test_notes_of_a_parquet_file():
-    assert metadata("time_s")["unit"] == "s"
-    assert metadata("block_size_x") == {}
-    assert metadata(of_model("mwp-cwp"), "s") == {"unit": "s"}
 
 
 @pytest.mark.slow

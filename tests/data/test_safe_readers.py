@@ -92,9 +92,6 @@ def test_columns_and_rows_are_counted_first(tmp_path: Path):
         safe_readers.parquet(path, rows=8)
     with pytest.raises(DseError, match="a: columns: found 20,000, expected at most 2,000"):
         safe_readers.csv_table(path, ",".join(f"c{n}" for n in range(20_000)))
-
-
-def test_arrays_of_objects_are_refused(tmp_path: Path):
     (tmp_path / "a").write_bytes(npz(a=np.array([{"x": 1}], object)))
     with pytest.raises(DseError, match="a: cannot read: Object arrays cannot be loaded"):
         safe_readers.arrays(tmp_path / "a")

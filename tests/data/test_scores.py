@@ -100,6 +100,9 @@ def test_spearman_of_unknowns_and_of_nothing():
     assert spearman([1.0, 2.0, np.nan], [1.0, 2.0, 3.0]) == pytest.approx(1.0)
     assert spearman([1.0, np.nan, np.inf], [1.0, 3.0, 2.0]) == pytest.approx(math.sqrt(3) / 2)
     assert spearman([], []) is mape([], []) is None
+    names = ("top_1", "top_10", "top_1_percent", "top_5_percent", "top_10_percent")
+    assert budgets(4362) == dict(zip(names, (1, 10, 44, 219, 437), strict=True))
+    assert budgets(3) == dict(zip(names, (1, 3, 1, 1, 1), strict=True))
 
 
 @given(
@@ -135,12 +138,6 @@ def test_score_puts_it_together():
     # a row of unknown occupancy: errors 0, -4 at 0.5, 1 leave nothing beside the line
     unknown = np.array([0.5, 0.5, 0.5, 1.0, 1.0, np.nan])
     assert_close(score(predicted, times, ok, unknown).mape_shape_percent, 0, atol=1e-12)
-
-
-def test_budgets():
-    names = ("top_1", "top_10", "top_1_percent", "top_5_percent", "top_10_percent")
-    assert budgets(4362) == dict(zip(names, (1, 10, 44, 219, 437), strict=True))
-    assert budgets(3) == dict(zip(names, (1, 3, 1, 1, 1), strict=True))
 
 
 def test_mistakes():

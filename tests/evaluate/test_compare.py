@@ -70,9 +70,6 @@ def test_a_parameter_that_the_measured_kernel_ignored_is_inferred_from_times_and
         scores, _ = compare(kernel, gpu, ["roofline"], table)
     failed = np.sum(~table.ok)
     assert scores["failed"] == scores["unpredicted"] == failed > 0
-
-
-def test_a_parameter_with_an_effect_is_none(rows):
     kernel, table = rows(time)
     assert without_effect(table) == []
     with warnings.catch_warnings():

@@ -33,21 +33,11 @@ def of(rows, model, field="throughput"):
     return np.array([row[field] for row in rows if row["model"] == model])
 
 
-def test_a_configuration_that_cannot_run_is_refused(toy_kernel):
+def test_warps_are_those_of_whole_blocks_that_can_run(toy_kernel):
     old = gpus.load("gtx-280").gpu
     message = "^toy: launch: found too many threads in a block with block=1024, items=1, expected one that"
     with pytest.raises(DseError, match=message):
         place_launch(kernels.load(toy_kernel), old, {"block": 1024, "items": 1}, {"n": N})
-
-
-def test_a_row_for_each_model_and_occupancy(rows, laid):
-    most = int(laid[1].resident_blocks)
-    assert most == 32  # blocks of one warp: as many as an SM of the A100 holds
-    expected = [(model, warps) for model in MODELS for warps in range(1, most + 1)]
-    assert [(row["model"], row["warps"]) for row in rows] == expected
-
-
-def test_warps_are_those_of_whole_blocks(toy_kernel):
     kernel, launch = place_launch(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
     actual = curve(kernel, GPU, launch, ("roofline",))
     assert [row["warps"] for row in actual] == [8, 16, 24, 32, 40, 48, 56, 64]
@@ -55,15 +45,16 @@ def test_warps_are_those_of_whole_blocks(toy_kernel):
     np.testing.assert_allclose(work, -(-N // 256 // 108) * 8, rtol=1e-5)
 
 
-def test_the_work_stays_the_same(rows):
+def test_rows_rooflines_and_work(rows, laid):
+    most = int(laid[1].resident_blocks)
+    assert most == 32  # blocks of one warp: as many as an SM of the A100 holds
+    expected = [(model, warps) for model in MODELS for warps in range(1, most + 1)]
+    assert [(row["model"], row["warps"]) for row in rows] == expected
     cycles = np.array([row["time_s"] for row in rows]) * float(GPU.clock)
     throughput = np.array([row["throughput"] for row in rows])
     np.testing.assert_allclose(cycles * throughput, OF_AN_SM, rtol=1e-5)
     instructions = np.array([row["instructions"] for row in rows])
     np.testing.assert_allclose(instructions / throughput, 8 + 4 * ITEMS, rtol=1e-6)
-
-
-def test_the_shapes_of_the_rooflines(rows):
     roofline, volkov = of(rows, "roofline"), of(rows, "volkov")
     np.testing.assert_allclose(roofline, roofline[0], rtol=1e-5)
     limited = volkov < 0.999 * roofline

@@ -242,6 +242,12 @@ def test_infinite_seconds_are_no_nan():
     gpu = eqx.tree_at(lambda g: g.cpi.fp32, gpu, np.full_like(gpu.cpi.fp32, 1e10))
     summary = reduce_grid(("roofline",), gpu, kernel, resources)["roofline"]
     assert (summary.total, summary.minimum) == (np.inf, np.inf)
+    gpu, kernel, resources = made()
+    broken = eqx.tree_at(lambda k: k.work.dram, kernel, np.full_like(kernel.work.dram, np.nan))
+    with pytest.raises(ValueError, match=r"work\.dram: found NaN"):
+        reduce_grid(("volkov",), gpu, broken, resources)
+    with pytest.raises(ValueError, match="no empty axis"):
+        reduce_grid(("volkov",), gpu, kernel, jax.tree.map(lambda x: x[..., :0], resources))
 
 
 @pytest.mark.slow
@@ -276,12 +282,3 @@ def one_of_axes(fields, at):
         return x[tuple(i if size > 1 else 0 for i, size in zip(at, x.shape, strict=False))]
 
     return jax.tree.map(take, fields)
-
-
-def test_refuses_nan_and_empty_axes():
-    gpu, kernel, resources = made()
-    broken = eqx.tree_at(lambda k: k.work.dram, kernel, np.full_like(kernel.work.dram, np.nan))
-    with pytest.raises(ValueError, match=r"work\.dram: found NaN"):
-        reduce_grid(("volkov",), gpu, broken, resources)
-    with pytest.raises(ValueError, match="no empty axis"):
-        reduce_grid(("volkov",), gpu, kernel, jax.tree.map(lambda x: x[..., :0], resources))

@@ -36,8 +36,5 @@ def test_both_parts_together_are_the_whole_also_in_batches():
             np.testing.assert_allclose(mine, other, rtol=1e-14)
     assert {x[0].size for x in handed} == {ROWS, COLUMNS}
     assert len(handed) == 4  # the rows, their scale, the columns and their logarithm
-
-
-def test_a_result_that_reads_nothing():
     once, item = split(lambda x: [jnp.ones((3, 3)), x], jnp.zeros((3, 1)))
     assert [x.shape for x in item(*once(jnp.zeros((3, 1))))] == [(3, 3), (3, 1)]

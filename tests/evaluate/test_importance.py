@@ -42,9 +42,6 @@ def test_equal_times_no_parameters_and_few_configurations_have_no_shares():
     assert shares(grid(4, 4), np.full(16, np.nan)) == {}
     assert shares(grid(3, 3), np.arange(1.0, 10.0)) == {}
     assert importance({}, {"m": np.ones(1)}) == {"m": {}}
-
-
-def test_more_combinations_than_an_integer_counts():
     rng = np.random.default_rng(0)
     codes = {f"p{i}": rng.integers(0, 1000, 400) for i in range(9)}
     codes = {name: np.concatenate([values, values]) for name, values in codes.items()}

@@ -28,9 +28,16 @@ def test_fastest_first_and_impossible_last(toy_kernel):
     assert rows[0]["time_s"] == seconds[0]
     assert {"roofline_s", "occupancy", "bottleneck"} <= set(rows[0])
     assert [name for name in rows[0] if name in RESOURCES] == list(RESOURCES)
+    gpu = gpus.load("a100").gpu
+    ranking = rank(kernels.load(toy_kernel), gpu, ["roofline"])
+    first, shares = ranking.best, ranking.speed_of_light
+    warps_per_sm = first["blocks"] * first["threads"] / 32 / float(gpu.sm_count)
+    busy_cycles = warps_per_sm * first["items"] * float(gpu.cpi.fp32)  # an instruction an item
+    assert shares["fp32"] == pytest.approx(busy_cycles / first["cycles"], rel=1e-5)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
-def test_one_of_each_group_of_equal_times(toy_kernel):
+def test_rows_of_groups_of_equal_times_and_without_fixed_parameters(toy_kernel):
     ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["roofline"])
     rows = ranking.rows(diverse=True)
     times = [row["time_s"] for row in rows]
@@ -39,9 +46,6 @@ def test_one_of_each_group_of_equal_times(toy_kernel):
     everything = {row["rank"]: row for row in ranking.rows()}
     assert all(everything[row["rank"]] == row for row in rows)
     assert ranking.tied >= 1
-
-
-def test_parameters_with_one_value_are_hidden_from_people(toy_kernel):
     description = kernels.load(toy_kernel)
     fixed = description.space.with_values({"items": 4})
     ranking = rank(replace(description, space=fixed), gpus.load("a100").gpu, ["volkov"])
@@ -104,16 +108,6 @@ def test_what_no_launch_has_room_for_is_said(own_toy_kernel, registers, message)
     kernel = replace(kernel, space=kernel.space.with_values({"block": 608, "items": 1}))
     with pytest.raises(DseError, match=message):
         rank(kernel, gpus.load("a100").gpu, ["volkov"])
-
-
-def test_speed_of_light_is_busy_time_over_predicted_time(toy_kernel):
-    gpu = gpus.load("a100").gpu
-    ranking = rank(kernels.load(toy_kernel), gpu, ["roofline"])
-    first, shares = ranking.best, ranking.speed_of_light
-    warps_per_sm = first["blocks"] * first["threads"] / 32 / float(gpu.sm_count)
-    busy_cycles = warps_per_sm * first["items"] * float(gpu.cpi.fp32)  # an instruction an item
-    assert shares["fp32"] == pytest.approx(busy_cycles / first["cycles"], rel=1e-5)
-    assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
 def test_equals_are_counted_and_of_each_group_the_one_that_differs_most_is_shown():

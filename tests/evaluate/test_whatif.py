@@ -81,6 +81,14 @@ def test_a_term_of_a_class(name, term):
 def test_all_kinds_of_products_at_once():
     expected = {f"gpu.cpi.{kind}": pytest.approx(2 * float(BEFORE[f"gpu.cpi.{kind}"])) for kind in TENSOR}
     assert changed("tensor.lambda=2x") == expected
+    nothing = jax.tree.map(lambda x: 0 * x, TOY.work)
+    calm = replace(TOY, work=nothing, shared_insts=0, load_insts=0, store_insts=0, sectors=0, uncoal_insts=0)
+    setup = replace(SETUP, kernel=calm)
+    for name in ("conflicts", "barriers", "uncoalesced", "dram"):
+        assert changed(f"{name}=off", setup) == {}
+    coalesced = replace(SETUP, kernel=replace(TOY, sectors=40, uncoal_insts=0))
+    assert changed("uncoalesced=off", coalesced) == {}
+    assert changed("conflicts=off", replace(SETUP, kernel=replace(TOY, shared_insts=30))) == {}
 
 
 UNCOALESCED = {"work.l1": 12, "work.l2": 36, "work.dram": 28, "sectors": 40, "uncoal_insts": 0}
@@ -104,17 +112,6 @@ UNCOALESCED = {"work.l1": 12, "work.l2": 36, "work.dram": 28, "sectors": 40, "un
 )
 def test_of_a_kernel(text, expected):
     assert changed(text) == expected
-
-
-def test_nothing_to_switch_off():
-    nothing = jax.tree.map(lambda x: 0 * x, TOY.work)
-    calm = replace(TOY, work=nothing, shared_insts=0, load_insts=0, store_insts=0, sectors=0, uncoal_insts=0)
-    setup = replace(SETUP, kernel=calm)
-    for name in ("conflicts", "barriers", "uncoalesced", "dram"):
-        assert changed(f"{name}=off", setup) == {}
-    coalesced = replace(SETUP, kernel=replace(TOY, sectors=40, uncoal_insts=0))
-    assert changed("uncoalesced=off", coalesced) == {}
-    assert changed("conflicts=off", replace(SETUP, kernel=replace(TOY, shared_insts=30))) == {}
 
 
 NAMES = ("alu", "mem")

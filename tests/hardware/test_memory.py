@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from points import build, point
 
-from dse.hardware.memory import safe_divide
+from dse.hardware.memory import safe_divide, shared_latency
 
 
 def test_safe_divide():
@@ -26,3 +27,10 @@ def test_the_gradient_of_a_safe_division_is_finite(default):
     by_a, by_b = jax.grad(total, (0, 1))(a, b)
     np.testing.assert_array_equal(by_a, [0, 1 / 2])
     np.testing.assert_array_equal(by_b, [0, -6 / 4])
+
+
+@pytest.mark.parametrize(("passes", "cycles"), [(10, 30), (5, 30), (20, 34), (160, 90)])
+def test_bank_conflicts_add_a_pass_each(passes, cycles):
+    # Ten accesses of latency 30 and λ 4; an access cannot take less than one pass.
+    gpu, kernel, _ = build(point(shared_insts=10.0, work_shared=passes, latency_shared=30.0, cpi_shared=4.0))
+    assert float(shared_latency(gpu, kernel)) == cycles

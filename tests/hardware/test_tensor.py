@@ -19,14 +19,11 @@ def gpu():
     return lambda name: files[name].gpu
 
 
-def test_registers_feed_hopper_more_slowly(gpu):
+def test_registers_feed_hopper_more_slowly_and_geforces_take_twice_as_long_for_fp32_sums(gpu):
     out_of_shared = float(tensor_cycles(gpu("h100-sxm"), work(mma_fp16=64 * 256 * 16.0)))
     assert out_of_shared == pytest.approx(128, rel=1e-5)  # Luo et al. 2024: latency of m64n256k16
     out_of_registers = float(tensor_cycles(gpu("h100-sxm"), work(mma_fp16=64 * 256 * 16.0, mma_warp=128.0)))
     assert out_of_shared / out_of_registers == pytest.approx(0.629, rel=1e-5)
-
-
-def test_sums_in_single_precision_take_a_geforce_twice_as_long(gpu):
     full, half = (
         float(tensor_cycles(gpu("rtx-4090"), work(**{kind: 512.0}))) for kind in ("mma_fp16_fp16", "mma_fp16")
     )

@@ -130,7 +130,7 @@ def test_amd_spills_what_clang_does(gpu: str, values: tuple[int, ...], slots: in
     assert (actual > 24) == (slots > 24)
 
 
-def test_a_guard_is_a_branch_on_amd_only():
+def test_guards_are_branches_and_shifts_scalar_loads_on_amd():
     # 64 * 3 does not divide 4096: on AMD loads wait one after another, and what is spilled is stored twice
     guarded = {"block_size_x": 64, "block_size_y": 4, "tile_size_x": 3, "tile_size_y": 1, "use_shmem": 0}
     fixed = {"read_only": 1, "use_padding": 0, "filter_height": 15, "filter_width": 15}
@@ -138,9 +138,6 @@ def test_a_guard_is_a_branch_on_amd_only():
     assert (amd.mlp, nvidia.mlp) == (1, 24)
     spilled_stores = amd.store_insts - nvidia.store_insts
     assert spilled_stores == 2 * (amd.load_insts - nvidia.load_insts) > 0
-
-
-def test_shifts_are_scalar_loads_on_amd_until_the_first_store():
     block = {"block_size_x": 8, "block_size_y": 32, "block_size_z": 1, "tile_stride_x": 0, "tile_stride_y": 0}
     single, four = (
         at("dedispersion", MI250X, **block, tile_size_x=1, tile_size_y=n, loop_unroll_factor_channel=0)
@@ -184,7 +181,7 @@ def test_pipeline_papers_kernels():
     assert {32, 1024} <= set(parameters["group_size"])
 
 
-def test_hong_kim_worked_example():
+def test_hong_kim_worked_example_and_tiled_product():
     # Hong & Kim, Table 2
     kernel = at("matmul_hk_fig12", FX5600, block_size=128)
     assert (kernel.comp_insts, kernel.mem_insts, kernel.uncoal_insts, kernel.barrier) == (27, 6, 6, 6)
@@ -193,6 +190,12 @@ def test_hong_kim_worked_example():
     asked = Resources(kernel.threads, kernel.blocks, kernel.registers, kernel.shared_bytes)
     launch, _ = occupancy.launch(GPUS[FX5600], asked)
     assert (launch.resident_blocks, launch.warps_per_sm) == (5, 20)
+    # 201 to 1001 memory and 9780 to 24580 computation instructions, and 3960 bytes of shared memory
+    most, least, largest = (at("mat_tiled", FX5600, tile=tile) for tile in (4, 20, 22))
+    assert (least.comp_insts, least.mem_insts) == (9_780, 201)
+    assert (most.comp_insts, most.mem_insts) == (24_580, 1_001)
+    assert (most.uncoal_insts, most.registers) == (1_001, 18)
+    assert largest.shared_bytes == 3_960
 
 
 # Hong & Kim, Table 5: computation, memory, uncoalesced memory instructions; registers, shared bytes; input
@@ -217,15 +220,6 @@ def test_hong_kim_table_5(name: str):
     block = parameters["block_size"]
     np.testing.assert_array_equal(kernel.blocks, -(-size // block))  # a thread for each element of the input
     assert {4, 128, 512} <= set(block)
-
-
-def test_hong_kim_table_5_tiled():
-    # 201 to 1001 memory and 9780 to 24580 computation instructions, and 3960 bytes of shared memory
-    most, least, largest = (at("mat_tiled", FX5600, tile=tile) for tile in (4, 20, 22))
-    assert (least.comp_insts, least.mem_insts) == (9_780, 201)
-    assert (most.comp_insts, most.mem_insts) == (24_580, 1_001)
-    assert (most.uncoal_insts, most.registers) == (1_001, 18)
-    assert largest.shared_bytes == 3_960
 
 
 # What must add up over a grid

@@ -37,9 +37,6 @@ def test_of_ones_own(own):
     assert ranking.count == 6
     assert ranking.failures == {}
     assert ranking.rows(1)[0]["time_s"] > 0
-
-
-def test_on_several_gpus(own):
     both = gpus.stack([gpus.load(name).gpu for name in ("a100", "h200")])
     parameters = SPACE.configurations()
     evaluated = evaluate(own, ["roofline"], both, parameters, {"n": 2**22})
@@ -47,9 +44,6 @@ def test_on_several_gpus(own):
     np.testing.assert_array_equal(
         evaluated.resources["blocks"][1], 2**22 // (parameters["block"] * parameters["items"])
     )
-
-
-def test_sizes(own):
     assert sizes_of(own, {"n": 5}) == {"n": 5}
     with pytest.raises(DseError, match="scale: problem: found 'm', expected one of n"):
         sizes_of(own, {"m": 1})

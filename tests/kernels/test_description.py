@@ -18,8 +18,23 @@ from dse.types import Gpu, Limits, PerClass
 VALUES = {"bx": [16, 32, 48], "by": [1, 2, 4], "tile": [1, 2, 3], "staged": [0, 1]}
 
 
-def expressions(texts):
+def expressions(**texts):
     return tuple((name, parse(text, f"test: {name}")) for name, text in texts.items())
+
+
+def access(name, space, op, **fields):
+    return Access(name, space, op, expressions(**fields))
+
+
+HALO = expressions(
+    count="warps + registers / 100",
+    bytes="4 * tile",
+    sectors="5",
+    passes="3",
+    l2_sectors="loads * 5 / (1 + l1_bytes / 1000)",
+    dram_sectors="min(1, sm_count / 100)",
+    uncoalesced="by == 1",
+)
 
 
 def make(**changes):
@@ -31,51 +46,26 @@ def make(**changes):
         variant_of="stencil",
         space=Space(VALUES, (parse("bx * by <= 128", "test"),)),
         problem=(("width", 1000), ("radius", 3)),
-        let=expressions({"columns": "bx * tile + 2 * radius", "loads": "ceil(columns * by / wanted)"}),
+        let=expressions(
+            wanted="bx * by", columns="bx * tile + 2 * radius", loads="ceil(columns * by / wanted)"
+        ),
         launch=expressions(
-            {
-                "threads": "bx * by",
-                "blocks": "ceil(width / (bx * tile)) * ceil(width / by)",
-                "registers": "20.5 + 2 * tile",
-                "shared_bytes": "4 * columns * by if staged else 0",
-            }
+            threads="bx * by",
+            blocks="ceil(width / (bx * tile)) * ceil(width / by)",
+            registers="20.5 + 2 * tile",
+            shared_bytes="4 * columns * by if staged else 0",
         ),
-        warp=expressions(
-            {"fp32": "tile * (2 * radius + 1) ** 2", "barrier": "staged", "ilp": "tile", "sfu": 1}
-        ),
+        warp=expressions(fp32="tile * (2 * radius + 1) ** 2", barrier="staged", ilp="tile", sfu=1),
         accesses=(
-            Access(
-                "stage", "shared", "store", expressions({"count": "loads * staged", "passes": "1 + tile % 2"})
-            ),
-            Access("taps", "shared", "load", expressions({"count": "7 * tile * staged", "bytes": 8})),
-            Access("flag", "shared", "load", expressions({"count": "by", "bytes": 1})),
-            Access(
-                "image",
-                "global",
-                "load",
-                expressions({"count": "loads", "sectors": "2 + 8 * tile", "l2_sectors": "tile"}),
-            ),
-            Access(
-                "halo",
-                "global",
-                "load",
-                expressions(
-                    {
-                        "count": "warps + registers / 100",
-                        "bytes": "4 * tile",
-                        "sectors": "5",
-                        "passes": "3",
-                        "l2_sectors": "loads * 5 / (1 + l1_bytes / 1000)",
-                        "dram_sectors": "min(1, sm_count / 100)",
-                        "uncoalesced": "by == 1",
-                    }
-                ),
-            ),
-            Access("result", "global", "store", expressions({"count": "tile", "bytes": 2})),
+            access("stage", "shared", "store", count="loads * staged", passes="1 + tile % 2"),
+            access("taps", "shared", "load", count="7 * tile * staged", bytes=8),
+            access("flag", "shared", "load", count="by", bytes=1),
+            access("image", "global", "load", count="loads", sectors="2 + 8 * tile", l2_sectors="tile"),
+            Access("halo", "global", "load", HALO),
+            access("result", "global", "store", count="tile", bytes=2),
         ),
     )
-    let = expressions({"wanted": "bx * by"}) + kernel.let
-    return dataclasses.replace(dataclasses.replace(kernel, let=let), **changes)
+    return dataclasses.replace(kernel, **changes)
 
 
 def gpu(warp_size=(32, 64), l1_bytes=(128e3, 16e3), sm_count=(108.0, 60.0)):
@@ -166,9 +156,9 @@ def test_equals_plain_python():
                     np.testing.assert_allclose(got, value, rtol=1e-12, err_msg=f"{name} at {point}, {of_gpu}")
 
 
-def test_sizes_are_exact_and_do_not_wrap():
+def test_sizes_are_exact_and_shared_memory_is_declared_but_for_what_the_launch_adds():
     # float32 does not hold 2^24 + 1, int32 not 2^40
-    launch = expressions({"threads": 32, "registers": 1, "blocks": "n * n", "shared_bytes": "m"})
+    launch = expressions(threads=32, registers=1, blocks="n * n", shared_bytes="m")
     description = make(launch=launch, let=(), warp=(), accesses=(), problem=(("n", 2**20), ("m", 2**24 + 1)))
     point = {"bx": 16, "by": 1, "tile": 1, "staged": 0}
     _, resources = describe(description, point, {}, gpu())
@@ -176,13 +166,10 @@ def test_sizes_are_exact_and_do_not_wrap():
     assert resources.shared_bytes == 2**24 + 1
     _, resources = describe(description, point, {"m": -(2**40)}, gpu())
     assert resources.shared_bytes == -(2**31)
-
-
-def test_shared_memory_is_declared_but_for_what_the_launch_adds():
     launch = {"threads": 32, "registers": 1, "blocks": 1, "shared_bytes": 60_000}
     point = {"bx": 16, "by": 1, "tile": 1, "staged": 0}
     for added, declared in (({}, 60_000), ({"dynamic_shared_bytes": 50_000}, 10_000)):
-        description = make(launch=expressions(launch | added), let=(), warp=(), accesses=())
+        description = make(launch=expressions(**launch | added), let=(), warp=(), accesses=())
         _, resources = describe(description, point, {}, gpu())
         assert (resources.shared_bytes, resources.static_shared_bytes) == (60_000, declared)
 
@@ -190,17 +177,14 @@ def test_shared_memory_is_declared_but_for_what_the_launch_adds():
 def test_the_l1_hands_each_thread_its_bytes():
     # 32 (64) threads that load the same 16 bytes get 512 (1024), 128 a pass; scattered ones touch more lines
     alike, apart = (
-        Access(name, "global", "load", expressions({"count": 1, "bytes": 16, "sectors": sectors}))
+        access(name, "global", "load", count=1, bytes=16, sectors=sectors)
         for name, sectors in (("alike", "1"), ("apart", "2 * warp_size"))
     )
     point = {"bx": 16, "by": 1, "tile": 1, "staged": 1}
-    for access, passes in ((alike, (4, 8)), (apart, (16, 32))):
-        kernel, _ = describe(make(accesses=(access,)), point, {}, gpu())
+    for loads, passes in ((alike, (4, 8)), (apart, (16, 32))):
+        kernel, _ = describe(make(accesses=(loads,)), point, {}, gpu())
         np.testing.assert_array_equal(np.ravel(kernel.work.l1), passes)
-
-
-def test_a_kernel_without_accesses():
-    description = make(accesses=(), warp=expressions({"fp32": 5}), launch=make().launch[:3])
+    description = make(accesses=(), warp=expressions(fp32=5), launch=make().launch[:3])
     kernel, resources = describe(description, {"bx": 16, "by": 1, "tile": 1, "staged": 1}, {}, gpu())
     assert kernel.mem_insts == kernel.work.shared == kernel.bytes_per_access == 0
     assert kernel.transactions_per_uncoal == kernel.ilp == kernel.mlp == 1
@@ -210,30 +194,27 @@ def test_a_kernel_without_accesses():
 def test_check_passes_what_is_right():
     check(make(), gpu())
     check(make(), gpu(), sample=5)
-    check(make(warp=expressions({"fp32": "128 - bx * by"})), gpu())  # negative only where it is not valid
+    check(make(warp=expressions(fp32="128 - bx * by")), gpu())  # negative only where it is not valid
+    space = Space(VALUES, (parse("bx > width", "test"),))
+    with pytest.raises(DseError, match="no valid configuration"):
+        check(make(space=space), gpu())
+    check(make(space=space), gpu(), width=20)
 
 
-SECTORS = expressions({"count": "2", "sectors": "4 - bx"})
+SECTORS = access("a", "global", "load", count="2", sectors="4 - bx")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"warp": expressions({"fp32": "tile - 2"})}, r"warp\.fp32: found -1 at .*tile=1.*, expected 0"),
-        ({"warp": expressions({"ilp": "tile / 2"})}, r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1"),
-        ({"warp": expressions({"mlp": "sm_count / 100"})}, r"warp\.mlp: found 0\.6 at bx="),
-        ({"warp": expressions({"sfu": "1 / abs(tile - 2)"})}, r"warp\.sfu: found inf at .*tile=2"),
-        ({"launch": (*make().launch[:2], *expressions({"registers": 0}))}, r"launch\.registers: found 0 at"),
-        ({"accesses": (Access("a", "global", "load", SECTORS),)}, r"access\.a\.sectors: found -(12|28|44)"),
+        ({"warp": expressions(fp32="tile - 2")}, r"warp\.fp32: found -1 at .*tile=1.*, expected 0"),
+        ({"warp": expressions(ilp="tile / 2")}, r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1"),
+        ({"warp": expressions(mlp="sm_count / 100")}, r"warp\.mlp: found 0\.6 at bx="),
+        ({"warp": expressions(sfu="1 / abs(tile - 2)")}, r"warp\.sfu: found inf at .*tile=2"),
+        ({"launch": (*make().launch[:2], *expressions(registers=0))}, r"launch\.registers: found 0 at"),
+        ({"accesses": (SECTORS,)}, r"access\.a\.sectors: found -(12|28|44)"),
     ],
 )
 def test_check_finds_impossible_counts(changes, message):
     with pytest.raises(DseError, match=r"^stencil/kernel\.toml: (" + message + ")"):
         check(make(**changes), gpu())
-
-
-def test_check_of_a_space_without_valid_configurations():
-    space = Space(VALUES, (parse("bx > width", "test"),))
-    with pytest.raises(DseError, match="no valid configuration"):
-        check(make(space=space), gpu())
-    check(make(space=space), gpu(), width=20)

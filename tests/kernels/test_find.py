@@ -35,9 +35,6 @@ def test_names_and_forgiving_find(shelf):
     assert kernels.find(shelf / "fft") == kernels.find(str(shelf / "fft" / "kernel.toml"))
     assert kernels.load("FFT").name == "fft"
     assert kernels.summaries() == dict.fromkeys(kernels.names(), "a made-up stencil")
-
-
-def test_variants(shelf):
     assert kernels.variants("smoothing") == kernels.variants("Smoothing") == ["Stencil_Big", "stencil"]
     assert kernels.variants("stencil-big") == ["Stencil_Big", "stencil"]
     assert kernels.variants("fft") == ["fft"]

@@ -190,9 +190,6 @@ def test_reads_a_subscript(write):
     assert (tile.subscript, tile.loops, kernel.shape) == (None, (), ())
     shaped = kernels.load(write("registers = 32\n", 'registers = 32\nthreads_x = "block_x"\n'))
     assert [(name, item.text) for name, item in shaped.shape] == [("threads_x", "block_x")]
-
-
-def test_names_of_threads_are_taken_where_there_are_subscripts(write):
     path = write(COUNTED, SUBSCRIPT)
     path.write_text(path.read_text().replace("columns", "tx"))
     with pytest.raises(DseError, match=r"access\.image\.access: found a parameter, size or let 'tx'"):

@@ -82,8 +82,7 @@ class FakeDevice(Device):
     def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         return 2048 // threads
 
-    def synchronize(self) -> None:
-        pass
+    def synchronize(self) -> None: ...
 
     def download(self, address: int, values: np.ndarray) -> np.ndarray:
         assert len(values) <= len(self.times)

@@ -37,11 +37,8 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_written_is_read(path: Path):
+def test_what_is_written_is_read_and_spaces_are_found(path: Path):
     assert read(path) == BuiltFile(path, 90, (SMALL, LARGE, OTHER))
-
-
-def test_spaces_are_found(path: Path):
     built = read(path)
     assert built.of([], {}) == [SMALL, LARGE, OTHER]
     assert built.of(["k"], {"n": 9, "of_another": 1}) == [LARGE]

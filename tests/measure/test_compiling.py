@@ -74,10 +74,7 @@ def test_the_same_settings_are_compiled_once():
     assert messages == [3, 2]
     assert actual == compile_all(Refuses(), 90, [*WANTED, *WANTED[::-1], WANTED[0]], messages.append, 1)
     assert len(compilations) == 2
-
-
-def test_without_lines_of_the_source():
-    """And Triton's own settings are as before."""
+    # And Triton's own settings are as before.
     [actual] = compile_all(Refuses(), 90, WANTED[:1], workers=1)
     assert isinstance(actual, Failure)
     assert actual.message.endswith(" 1")

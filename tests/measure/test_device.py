@@ -58,17 +58,13 @@ class Driver:
         return call
 
 
-def test_what_it_tells_of_itself():
-    with Device(driver=Driver()) as device:
-        assert (device.name, device.driver_version, device.arch) == ("NVIDIA Something", "12.4", 99)
-        assert device.attribute("OF_A_LATER_DRIVER") == 0
-        assert device.memory() == 10
-
-
-def test_what_was_allocated_is_freed():
+def test_what_it_tells_of_itself_and_that_it_frees_what_was_allocated():
     driver = Driver()
     with Device(driver=driver) as device:
         device.allocate(100)
+        assert (device.name, device.driver_version, device.arch) == ("NVIDIA Something", "12.4", 99)
+        assert device.attribute("OF_A_LATER_DRIVER") == 0
+        assert device.memory() == 10
     assert ("cuMemFree", (4096,)) in driver.calls
     assert ("cuMemAlloc", (100,)) in driver.calls
 

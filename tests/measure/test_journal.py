@@ -27,15 +27,9 @@ def journal(path: Path) -> Journal:
     journal = Journal(path, ABOUT)
     for row in ROWS:
         journal.add(row)
-    return journal
-
-
-def test_each_row_is_on_disk_at_once(path: Path):
-    journal = Journal(path, ABOUT)
-    for row in ROWS:
-        journal.add(row)
-        assert Journal(path, ABOUT).rows[-1] == row  # as after a kill
+        assert Journal(path, ABOUT).rows[-1] == row  # on disk at once, as after a kill
     assert not path.exists()
+    return journal
 
 
 def test_what_broke_or_hung_is_measured_again(path: Path):

@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 from dse import kernels
 from dse.core.space import Expression
-from dse.measure.checking import WHOLE, CheckedLaunch, dots, places, wrong
+from dse.measure.checking import WHOLE, CheckedLaunch, places, wrong
 from dse.measure.reference import REFERENCES, SOFTENING
 from dse.measure.reference_triton import EPSILON, SCALE
 
@@ -60,14 +60,11 @@ def test_numbers_of_the_kernel_files(name: str, place: int, number: float):
     assert float(argument.text) == number
 
 
-def test_convolution():
+def test_stencils():
     image, taps = floats(13, 12), floats(3, 5)
     sizes = {"image_width": 8, "image_height": 11, "filter_width": 5, "filter_height": 3}
     expected = correlate2d(image.astype(float), taps.astype(float), "valid")
     check("convolution", sizes, {1: image}, expected, filter=taps.ravel())
-
-
-def test_stencil2d():
     grid, weights, radius = floats(12, 14), floats(3), 2
     star = np.zeros((5, 5))
     for d in range(-radius, radius + 1):
@@ -109,7 +106,7 @@ def test_sums_and_counts():
     check("histogram", {"bins": 10}, {0: bins}, [int((bins == item).sum()) for item in range(10)])
 
 
-def test_spmv_csr():
+def test_sparse_products_and_transposition():
     starts = np.array([0, 2, 2, 5], np.int32)
     columns, values, x = np.array([0, 2, 1, 1, 0], np.int32), floats(5), floats(3)
     dense = np.zeros((3, 3))
@@ -117,6 +114,8 @@ def test_spmv_csr():
         for place in range(starts[row], starts[row + 1]):
             dense[row, columns[place]] += values[place]
     check("spmv_csr", {"rows": 3}, {0: values, 1: columns, 2: starts, 3: x}, dense @ x)
+    matrix = floats(4, 6)
+    check("transpose", {"width": 6, "height": 4}, {0: matrix}, matrix.T)
 
 
 def test_nbody():
@@ -127,11 +126,6 @@ def test_nbody():
             apart = bodies[other, :3].astype(float) - bodies[single, :3]
             expected[single, :3] += bodies[other, 3] * apart / (apart @ apart + SOFTENING) ** 1.5
     check("nbody", {"count": 7}, {0: bodies}, expected)
-
-
-def test_transpose():
-    matrix = floats(4, 6)
-    check("transpose", {"width": 6, "height": 4}, {0: matrix}, matrix.T)
 
 
 def test_rows_of_matrices():
@@ -184,14 +178,6 @@ def test_what_is_wrong(changed: float, tolerance: float, place: int | None):
     values = expected.copy()
     values[3] = changed
     assert wrong(values, expected, tolerance) == place
-
-
-def test_some_rows_by_some_columns():
-    random = np.random.default_rng(0)
-    left, right = random.random((6, 5)).astype(np.float16), random.random((7, 5)).astype(np.float16)
-    rows, columns = np.array([0, 5, 5]), np.array([6, 0, 1])
-    expected = (left.astype(float) @ right.T.astype(float))[rows, columns]
-    np.testing.assert_allclose(dots(left, rows, right, columns), expected, rtol=1e-12)
 
 
 SCRIPT = Path(__file__).with_name("triton_interpreted.py")

@@ -179,9 +179,6 @@ def test_what_is_not_done_in_time_is_no_failure():
     assert gpu.process is None
     assert gpu.rows(job) == [{"status": "timeout", "message": "no answer in 60 s"}]
     assert gpu.waited == [gpu.grace, 60.0]
-
-
-def test_no_gpu_is_reported_at_once():
     here, there = multiprocessing.Pipe()
     here.send("a configuration")
     work(there, TimingSettings(), 99)

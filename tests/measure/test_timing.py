@@ -42,8 +42,9 @@ class Transposes(Device):
         self.used += size + 64
         return self.used - size
 
-    def free(self, address: int) -> None:
-        pass
+    def synchronize(self, *given: Any, **options: Any) -> None: ...
+
+    free = allow_dynamic_shared = synchronize
 
     def upload(self, address: int, values: np.ndarray) -> None:
         self.memory_bytes[address : address + values.nbytes] = np.ravel(values).view(np.uint8)
@@ -62,14 +63,8 @@ class Transposes(Device):
     def unload(self, code: LoadedCode) -> None:
         self.loaded -= 1
 
-    def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
-        pass
-
     def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         return min(2048 // threads, 102400 // (dynamic + 4224 + 1024))
-
-    def synchronize(self) -> None:
-        pass
 
     def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
         busy(1000)
@@ -117,7 +112,7 @@ def rows(device: Transposes) -> Callable[..., list[Row]]:
     return rows
 
 
-def test_a_good_one(device: Transposes, rows: Callable[..., list[Row]]):
+def test_a_good_one_and_with_fewer_and_fewer_blocks(device: Transposes, rows: Callable[..., list[Row]]):
     [row] = rows()
     assert row["status"] == "ok"
     assert (row["time_ms"], row["min_ms"], row["cv"], row["repeats"]) == (2.0, 2.0, 0.0, 5)
@@ -125,9 +120,15 @@ def test_a_good_one(device: Transposes, rows: Callable[..., list[Row]]):
     assert (row["resident_blocks"], row["occupancy"], row["dynamic_shared_bytes"]) == (8, 1.0, 0)
     assert row["sm_clock_before_mhz"] == row["sm_clock_after_mhz"] == 1500
     assert device.loaded == 1  # the clock
+    actual = rows(sweep=True)
+    assert [(row["resident_blocks"], row["occupancy"]) for row in actual] == [
+        (n, n / 8) for n in range(8, 0, -1)
+    ]
+    dynamic = [row["dynamic_shared_bytes"] for row in actual]
+    assert (dynamic, dynamic[0]) == (sorted(dynamic), 0)
 
 
-def test_a_wrong_result_and_one_of_before_do_not_count(device: Transposes, rows: Callable[..., list[Row]]):
+def test_what_does_not_count_is_refused_or_breaks(device: Transposes, rows: Callable[..., list[Row]]):
     device.spoil = lambda output: output.__setitem__((0, 5), 7.0)
     [row] = rows()
     assert row["status"] == "correctness"
@@ -139,9 +140,6 @@ def test_a_wrong_result_and_one_of_before_do_not_count(device: Transposes, rows:
     device.upload = lambda address, values: None  # launches write nothing now
     [row] = rows()
     assert row["status"] == "correctness"
-
-
-def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[..., list[Row]]):
     assert rows(Failure("too much shared memory", "much")) == [{"status": "resources", "message": "much"}]
     device.refuse = DeviceError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
     [row] = rows()
@@ -149,15 +147,6 @@ def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[...,
     device.refuse = DeviceError("cuCtxSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS")
     with pytest.raises(DeviceError):
         rows()
-
-
-def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
-    actual = rows(sweep=True)
-    assert [(row["resident_blocks"], row["occupancy"]) for row in actual] == [
-        (n, n / 8) for n in range(8, 0, -1)
-    ]
-    dynamic = [row["dynamic_shared_bytes"] for row in actual]
-    assert (dynamic, dynamic[0]) == (sorted(dynamic), 0)
 
 
 # A kernel of Triton's: how it is launched is its compiler's to say

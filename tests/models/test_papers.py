@@ -418,15 +418,12 @@ def test_boundaries_of_the_cases_of_mwp_cwp():
     assert case("mwp-cwp-printed", 60.0, 64.0, 30.0) == "memory"  # MWP 2, CWP 1.9, computation longer
 
 
-def test_mwp_equal_to_cwp_is_memory_bound():
+def test_gaps_and_errors_of_the_papers():
     # Gap of the paper: no case of Eqs. L26-L28 has ω > MWP = CWP; Hong & Kim's Eq. 23 has CWP >= MWP.
     prediction = at(pipeline.predict, example(8, cpi_dram=1.5))
     assert float(prediction.details["mwp"]) == float(prediction.details["cwp"]) == 4
     assert pipeline.CASES[int(prediction.details["case"])] == "memory"
     assert float(prediction.cycles) == 2 * 1.5 * 8 + 2 * 1 * 4
-
-
-def test_one_warp_is_charged_no_more_than_its_own_latency():
     # Known error: Eq. L26 taken literally charges MWP = 200 periods to the one warp there is, 20002 cycles.
     pipes = TwoPipes(comp_insts=100.0, comp_cpi=1.0, mem_insts=1.0, mem_cpi=2.0, mem_latency=400.0)
     single, many = (corrected.bounds(jnp.float64(warps), pipes, jnp.float64(1000)) for warps in (1, 300))

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -187,34 +186,6 @@ def test_a_prediction_does_not_depend_on_its_batch(cases):
     many = jax.tree.map(lambda x: jnp.resize(x, (1200 * len(cases),)) if x.ndim else x, few)
     seconds = jax.jit(lambda gpu, kernel, launch: predict(gpu, kernel, launch).seconds)
     np.testing.assert_array_equal(seconds(*many)[: len(cases)], seconds(*few))
-
-
-@pytest.mark.slow
-def test_barriers_part_what_could_overlap(cases):
-    # The same work in one phase takes no longer than in two, one after the other.
-    gpu, kernel, launch = assembled(cases)
-    in_step = tuple(eqx.tree_at(lambda p: p.passes, item, jnp.ones(len(cases))) for item in kernel.phases)
-    kernel = eqx.tree_at(lambda kernel: kernel.phases, kernel, in_step)
-    first, second = in_step
-
-    def both(a: Any, b: Any) -> Any:
-        return first.passes * a + second.passes * b
-
-    def both_of(a: PerClass, b: PerClass) -> PerClass:
-        return PerClass(**{name: both(getattr(a, name), getattr(b, name)) for name in CLASSES})
-
-    classes = ("passes", "work", "async_work", "waits", "async_waits")
-    names = [name for name in Phase.__dataclass_fields__ if name not in classes]
-    counts: dict[str, Any] = {name: both(getattr(first, name), getattr(second, name)) for name in names}
-    work, waits = both_of(first.work, second.work), both_of(first.waits, second.waits)
-    copies = both_of(first.async_waits, second.async_waits)
-    merged = Phase(
-        passes=np.ones(len(cases)), work=work, async_work=both_of(first.async_work, second.async_work),
-        waits=waits, async_waits=copies, **counts,
-    )  # fmt: skip
-    single = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
-    apart, together = (jax.jit(predict)(gpu, item, launch).cycles for item in (kernel, single))
-    assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()
 
 
 def test_without_phases_it_is_volkovs_bound_made_smooth():

@@ -35,7 +35,7 @@ class OnHost(Traffic):
         return super().predict(gpu, kernel, launch)
 
 
-def test_of_ones_own_beside_names(toy_kernel):
+def test_of_ones_own_beside_names_and_its_slopes(toy_kernel):
     kernel = kernels.load(toy_kernel)
     ranking = rank(kernel, A100.gpu, [Traffic(), OnHost(), "roofline"])
     first, second, _ = ranking.evaluation.forecasts.values()
@@ -43,9 +43,6 @@ def test_of_ones_own_beside_names(toy_kernel):
     np.testing.assert_array_equal(first.bottleneck, second.bottleneck)
     assert list(ranking.rows(1)[0])[-2:] == ["on_host_s", "roofline_s"]
     assert np.all(np.diff(first.seconds[0, ranking.order][: -ranking.impossible or None]) >= 0)
-
-
-def test_of_ones_own_has_slopes(toy_kernel):
     kernel, at = kernels.load(toy_kernel), {"block": np.array([128]), "items": np.array([1])}
     launches = of_kernel(kernel, A100.gpu, at)
     _, slopes = linearised(launches, Traffic(), ("clock", "cpi.dram", "cpi.fp32"), jnp.zeros(3))

@@ -20,6 +20,10 @@ def test_lines_that_coincide_are_one_that_has_all_names():
     assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["a, b", "c"]
     assert "within 1%" in " ".join(spec["title"]["subtitle"])
     assert {point["line"] for point in spec["data"]["values"]} == {"a, b", "c"}
+    rows = [{"model": "a", "warps": i, "throughput": y} for i, y in enumerate([1, np.nan, np.inf, 0, 0.5])]
+    spec = occupancy_curves(rows).to_dict()
+    assert [point["throughput"] for point in spec["data"]["values"]] == [1.0, 0.5]
+    assert occupancy_curves([]).to_dict()["data"]["values"] == []
 
 
 @pytest.mark.slow
@@ -37,13 +41,6 @@ def test_many_lines_get_a_panel_each_on_one_scale():
         [end] = label["data"]["values"]
         assert float(end["label"]) == pytest.approx(height * 8 / 11, rel=1e-3)
         assert label["mark"]["dy"] == (11 if name == "far" else -9)  # inside the panel
-
-
-def test_what_is_not_finite_is_left_out():
-    rows = [{"model": "a", "warps": i, "throughput": y} for i, y in enumerate([1, np.nan, np.inf, 0, 0.5])]
-    spec = occupancy_curves(rows).to_dict()
-    assert [point["throughput"] for point in spec["data"]["values"]] == [1.0, 0.5]
-    assert occupancy_curves([]).to_dict()["data"]["values"] == []
 
 
 def test_labels_keep_clear_of_one_another_and_move_as_little_as_need_be():

@@ -208,9 +208,6 @@ def test_of_more_rows_than_a_page_shows_the_fastest_are_kept_and_it_is_said(tmp_
     times = np.array(unpacked(shown, 100)["time_s|phase"], float)
     fastest = np.sort(arguments.forecasts["phase"]["time_s"])[:50]
     np.testing.assert_allclose(np.sort(times)[:50], fastest, rtol=1e-4)
-
-
-def test_small_spaces_are_kept_whole():
     assert divided([10, 500, 900], 400) == [10, 195, 195]
     assert divided([10, 500, 900], 2000) == [10, 500, 900]
     assert divided([], 5) == []

@@ -86,21 +86,15 @@ def test_a_pipe_is_as_wide_as_the_table(capsys):
     assert lines == [line.rstrip() for line in lines]
 
 
-def test_json_keeps_the_numbers_and_knows_no_nan(capsys):
+def test_json_and_csv_keep_the_numbers(capsys):
     assert "λ" in shown(capsys, [{"name": "λ"}], json=True)
     rows = [{"x": 0.0123456, "list": (1, 2), "nan": np.float64("nan"), "deep": {"inf": [np.inf]}}]
     read = json.loads(shown(capsys, rows, json=True, units={"x": "s"}))
     assert read == [{"x": 0.0123456, "list": [1, 2], "nan": None, "deep": {"inf": [None]}}]
-
-
-def test_csv_keeps_the_numbers(capsys):
     read = list(csv.DictReader(io.StringIO(shown(capsys, ROWS, csv=True, units={"time": "s"}))))
     assert [float(row["time"]) for row in read] == [0.0123456, 4.2e-7]
     assert [row["note"] for row in read] == ["", "x"]
     assert shown(capsys, [{"list": [1, 2]}], csv=True) == "list\n1 2\n"
-
-
-def test_no_rows(capsys):
     assert json.loads(shown(capsys, [], json=True)) == []
     assert shown(capsys, [], csv=True) == "\n"
     assert shown(capsys, {"x": np.zeros(0)}, csv=True) == "x\n"

@@ -36,13 +36,10 @@ def test_values_equal_in_all_rows_go_above(on_terminal):
     ]
 
 
-def test_what_has_no_room_is_named(on_terminal):
+def test_what_has_no_room_is_named_and_a_wide_table_has_all_columns(on_terminal):
     lines = on_terminal(ROWS, 36)
     assert "Not shown: shared_bytes, occupancy. A wider terminal, --wide" in " ".join(lines)
     assert any(line.split() == ["1", "32", "300", "fp32"] for line in lines)
-
-
-def test_a_wide_table_has_all_columns(on_terminal):
     lines = on_terminal(ROWS, 36, wide=True)
     assert "limited_by" in lines[1]
     assert all("fp32" in line for line in lines[3:6])

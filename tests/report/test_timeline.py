@@ -168,7 +168,7 @@ def test_bars_are_the_entries(drawn):
                 assert other["row"] >= max(bar["row"] for bar in own) + 1
 
 
-def test_the_title_names_what_was_simulated_and_the_axis_its_unit():
+def test_the_title_names_what_was_simulated_and_how_many_entries_are_shown():
     chart = draw(EXAMPLE, title="toy on A100: block=64, items=2\n5 of 9 blocks", cycle_s=0.5e-9)
     spec = chart.to_dict()
     assert spec["title"]["text"] == "toy on A100"
@@ -178,6 +178,11 @@ def test_the_title_names_what_was_simulated_and_the_axis_its_unit():
         "Execution profile, cycles 0 to 25",
     ]
     assert layers(chart)[1]["layer"][0]["encoding"]["x"]["title"] == "cycles of an SM (0.5 ns each)"
+    chart = draw(make([(i, 1, 3, i % 4, 0, 0, 0) for i in range(2_000)]), most=100)
+    assert len(bars(chart)) == 100
+    spec = chart.to_dict()
+    assert spec["title"]["text"] == "Execution profile, cycles 0 to 100 (first 100 of 2,000 entries)"
+    assert spec["layer"][1]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 100]
 
 
 def test_a_window_shows_what_is_under_way_in_it():
@@ -194,14 +199,6 @@ def test_a_window_shows_what_is_under_way_in_it():
             DseError, match=f"^window: found {window[0]} to 5, expected a finite one, from first to last$"
         ):
             draw(EXAMPLE, window=window)
-
-
-def test_too_many_entries_are_cut_and_the_title_says_so():
-    chart = draw(make([(i, 1, 3, i % 4, 0, 0, 0) for i in range(2_000)]), most=100)
-    assert len(bars(chart)) == 100
-    spec = chart.to_dict()
-    assert spec["title"]["text"] == "Execution profile, cycles 0 to 100 (first 100 of 2,000 entries)"
-    assert spec["layer"][1]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 100]
 
 
 def test_saving(tmp_path):

@@ -62,27 +62,17 @@ WORKED = {  # cycles by warps, the specification's table
 }
 
 
-def test_worked_values():
+def test_worked_values_and_a_makespan_beyond_the_range_of_ticks():
     warps = (1, 2, 3, 4, 5, 6, 7, 10, 20, 40)
     cases = [Case((EXAMPLE,), w, scheduler=s) for s in WORKED for w in warps]
     np.testing.assert_array_equal(simulate(cases).makespan, np.concatenate(list(WORKED.values())))
     assert simulate([]).makespan.shape == (0,)
-
-
-def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats():
     # Each term fits, the sum of latencies does not: found out on the way.
     one_by_one = ((), *((i,) for i in range(39)))
     case = Case((Program(np.zeros(40, int), np.ones(40), np.full(40, 2.0**24 + 1), one_by_one),), 3)
     result = simulate([case, Case((EXAMPLE,), 1)])
     assert result.in_ticks.tolist() == [False, True]
     assert result.makespan[0] == Oracle(case).makespan
-
-
-def test_nothing_takes_time():
-    free = Program(np.zeros(3, int), np.zeros(3), np.zeros(3), ((), (), (0,)))
-    result = simulate([Case((free,), 2)], critical=True)
-    assert result.makespan[0] == 0
-    assert np.isnan(result.busy(0)).all()
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """Launches as the pipeline model sees them: kernels of which the cycles can be told by hand, and bounds."""
 
 from contextlib import nullcontext
-from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from points import build, point
 
 from dse import kernels
 from dse.evaluate.chunks import evaluate
@@ -17,7 +17,7 @@ from dse.models.pipeline import Pipeline
 from dse.simulator import pipeline, simulate
 from dse.simulator.case import idg
 from dse.simulator.pipeline import TERMS, Settings
-from dse.types import CLASSES, Kernel, Launch, PerClass
+from dse.types import CLASSES, Launch
 
 GPU = gpus.load("a100", np.float64).gpu
 LIMIT = float(GPU.issue_limit)
@@ -25,13 +25,9 @@ LIMIT = float(GPU.issue_limit)
 
 def kernel(**changed):
     """Counts of one warp, all 0 but those that are named; ILP and MLP 1."""
-    work = {name: np.asarray(changed.pop(name, 0.0)) for name in CLASSES}
-    fields: dict[str, Any] = dict.fromkeys(("shared_insts", "load_insts", "store_insts", "uncoal_insts"), 0.0)
-    fields |= {"transactions_per_uncoal": 1.0, "bytes_per_access": 128.0, "ilp": 1.0, "mlp": 1.0}
-    fields |= changed
-    fields["sectors"] = 4.0 * (fields["load_insts"] + fields["store_insts"])
-    counts: dict[str, Any] = {name: np.asarray(values) for name, values in fields.items()}
-    return Kernel(work=PerClass(**work), **counts)
+    fields = {f"work_{name}" if name in CLASSES else name: value for name, value in changed.items()}
+    fields["sectors"] = 4.0 * (changed.get("load_insts", 0.0) + changed.get("store_insts", 0.0))
+    return build(point(**fields))[1]
 
 
 def loads(count, **more):
@@ -39,10 +35,9 @@ def loads(count, **more):
     return kernel(load_insts=count, l1=1.0 * count, l2=4.0 * count, dram=4.0 * count, **more)
 
 
-def launch(warps=4, resident=1, blocks=1):
-    shape = {"warps_per_block": warps, "resident_blocks": resident, "waves": blocks / resident}
-    shape |= {"threads_per_block": 32 * warps, "blocks": 1.0, "active_sms": 1.0}
-    return Launch(**{name: np.asarray(float(x)) for name, x in shape.items()})
+def launch(warps=4.0, resident=1.0, blocks=1.0):
+    shape = {"warps_per_block": warps, "threads_per_block": 32.0 * warps}
+    return build(point(**shape, resident_blocks=resident, waves=blocks / resident))[2]
 
 
 MIXED = loads(9.0, fp32=40.0, int32=11.0, store_insts=1.0)
@@ -90,14 +85,11 @@ def alone():
     return dict(zip((*FEW, *MANY), simulate(cases).makespan.tolist(), strict=True))
 
 
-def test_nothing_but_barriers(predicted):
+def test_kernels_of_which_the_cycles_can_be_told_by_hand(predicted):
     """Each waits until the last warp has come, one λ (or issue slot) after another."""
     between, latency_cycles = max(float(GPU.cpi.barrier), 1 / LIMIT), float(GPU.latency.barrier)
     assert predicted["barriers"][0] == pytest.approx(5 * (7 * between + latency_cycles), rel=1e-5)
-
-
-def test_nothing_but_loads(predicted):
-    """A warp waits for each; many keep the memory busy, and lose the first latency only."""
+    # A warp waits for each; many keep the memory busy, and lose the first latency only.
     throughput_cycles = max(4 * float(GPU.cpi.dram), 4 * float(GPU.cpi.l2))
     assert predicted["load"][0] > 3 * float(GPU.latency.dram) - 1
     assert predicted["load"][0] < 3 * (float(GPU.latency.dram) + 8 * throughput_cycles)
@@ -105,9 +97,6 @@ def test_nothing_but_loads(predicted):
     cycles, bottleneck = predicted["loads"]
     assert bottleneck == "memory"
     assert 1 <= cycles / (12 * 8 * 80 * throughput_cycles) < 1.2
-
-
-def test_one_saturated_pipe(predicted):
     for name, throughput_cycles, count in (("fp32", GPU.cpi.fp32, 400), ("sfu", GPU.cpi.sfu, 100)):
         cycles, bottleneck = predicted[name]
         assert bottleneck == name
@@ -132,9 +121,6 @@ def test_one_is_what_predict_simulates(predicted, alone):
         np.testing.assert_allclose(predicted[name][0], alone[name], rtol=2e-3, err_msg=name)
     for name in MANY:
         np.testing.assert_allclose(predicted[name][0], alone[name], rtol=0.15, err_msg=name)
-
-
-def test_one_keeps_all_phases_and_blocks():
     single, at = CASES["long"]
     case, labels = pipeline.one(idg.warp(GPU, single), at, Settings("gto"))
     [program] = case.programs

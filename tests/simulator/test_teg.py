@@ -34,7 +34,7 @@ def of(kind, access=None, lanes=32, **effects):
     return teg.terms(TraceInstruction(kind, access=access, lanes=lanes), GT200, Effects(**effects))
 
 
-def test_operands_in_shared_memory():
+def test_terms_are_those_of_the_paper():
     # Secs. 3.2.4 and 3.3.3: 38 for a move, 74 and 266 for an addition
     assert of("move", OPERAND)[1:] == (4, 38, 8)
     assert of("float_add", OPERAND)[1:] == (4, 74, 8)
@@ -42,9 +42,6 @@ def test_operands_in_shared_memory():
     assert of("float_add", CONFLICT, held=False)[1:] == (64, 266, 8)
     assert of("float_add", CONFLICT, conflicts=False) == of("float_add", OPERAND)
     assert of("float_add", replace(CONFLICT, stride=0)) == of("float_add", OPERAND)  # one word for all
-
-
-def test_global_memory():
     assert of("load", TraceAccess("global")) == ("memory", 4, 440, 60)  # Sec. 3.2.2
     assert [int(GT200.transactions_in_flight(size)) for size in (8, 4)] == [18, 37]  # Sec. 3.2.4
     assert GT200.in_flight == 12
@@ -56,9 +53,6 @@ def test_global_memory():
     single = TraceAccess("global", pitch=2048)
     assert of("load", single)[1] == pytest.approx(128 * 8 * 30 * 1.296e9 / 141.7e9)
     assert of("load", single, channels=False) == of("load", TraceAccess("global"))
-
-
-def test_masked_instructions():
     # Sec. 3.2.3: arithmetic as if not masked, memory less
     assert of("float_add", lanes=3) == of("float_add")
     scattered = TraceAccess("global", stride=512)
@@ -126,7 +120,7 @@ def test_skew(access, expected):
 # Cases
 
 
-def test_warps_and_blocks():
+def test_cases():
     four, sixteen = (teg.case(MATMUL, warps) for warps in (4, 16))
     assert (four.warps, four.slots, four.groups) == (4, 1, 1)
     assert (sixteen.warps, sixteen.slots, sixteen.groups) == (8, 2, 2)
@@ -134,8 +128,6 @@ def test_warps_and_blocks():
     with pytest.raises(DseError, match="warps: found 12, expected up to 8, or a multiple of it up to 32"):
         teg.case(MATMUL, 12)
 
-
-def test_what_is_left_out_is_not_there():
     def without(name):
         return teg.case(MATMUL, 8, effects=Effects.without(name))
 

@@ -108,6 +108,13 @@ def test_a_large_space_is_pruned_as_it_grows():
     assert space.size == 10**12
     assert space.indices().tolist() == [int(str(digit) * 12) for digit in range(10)]
     assert space.indices(chunk=3).tolist() == [int(str(digit) * 12) for digit in range(10)]
+    assert Space({f"p{i}": [0, 1] for i in range(62)}).size == 2**62
+    with pytest.raises(DseError, match="expected fewer than"):
+        Space({f"p{i}": [0, 1] for i in range(63)})
+    with pytest.raises(DseError, match=r"^parameters: found 1.2e\+20 .*, expected fewer than 2\^63$"):
+        Space({f"p{i}": range(100) for i in range(9)} | {"q": range(120)})
+    with pytest.raises(DseError, match=r"^index: found int32, expected room for 10000000000 configurations$"):
+        Space({f"p{i}": range(100) for i in range(5)}).decode(np.arange(3, dtype=np.int32))
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
@@ -122,25 +129,12 @@ def test_decode_is_exact_up_to_63_bits(xp):
     np.testing.assert_array_equal(space.index({name: np.asarray(x) for name, x in decoded.items()}), index)
 
 
-def test_too_large_a_space():
-    assert Space({f"p{i}": [0, 1] for i in range(62)}).size == 2**62
-    with pytest.raises(DseError, match="expected fewer than"):
-        Space({f"p{i}": [0, 1] for i in range(63)})
-    with pytest.raises(DseError, match=r"^parameters: found 1.2e\+20 .*, expected fewer than 2\^63$"):
-        Space({f"p{i}": range(100) for i in range(9)} | {"q": range(120)})
-    with pytest.raises(DseError, match=r"^index: found int32, expected room for 10000000000 configurations$"):
-        Space({f"p{i}": range(100) for i in range(5)}).decode(np.arange(3, dtype=np.int32))
-
-
 def test_a_space_without_parameters_has_one_configuration():
     assert Space({}).size == 1
     assert Space({}).indices().tolist() == [0]
     assert space_of({}, "limit > 3").indices({"limit": 3}).tolist() == []
     assert space_of({"a": [1, 2]}, "limit > 3").indices({"limit": 3}).tolist() == []
     assert space_of({"a": [1, 2]}, "a > 3").configurations()["a"].dtype == np.int64
-
-
-def test_a_constraint_on_an_unknown_name():
     for call in (lambda space: space.indices(), lambda space: space.valid({"a": np.arange(2)}, {}, np)):
         with pytest.raises(DseError, match=r"^b: found no value, expected one of a"):
             call(space_of({"a": [1, 2]}, "a < b"))
@@ -198,6 +192,10 @@ def test_values_of(spec, expected):
     assert {type(value) for value in values} == {int if all(v == int(v) for v in expected) else float}
 
 
+FORMS = "numbers, { from, to, step } or { powers_of_two = [first, last] }"
+POWERS = "the first power of two and the last"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -206,20 +204,14 @@ def test_values_of(spec, expected):
         ([1, "two"], ": found 'two', expected numbers only"),
         ([float("nan")], ": found nan, expected a number of 64 bits"),
         ([2**63], f": found {2**63}, expected a number of 64 bits"),
-        ("1, 2", ": found '1, 2', expected numbers, { from, to, step } or { powers_of_two = [first, last] }"),
-        (
-            {"from": 1},
-            ": found {'from': 1}, expected numbers, { from, to, step } or { powers_of_two = [first, last] }",
-        ),
+        ("1, 2", f": found '1, 2', expected {FORMS}"),
+        ({"from": 1}, f": found {{'from': 1}}, expected {FORMS}"),
         ({"from": 3, "to": 2}, ".from: found 3, expected at most 2, which is 'to'"),
         ({"from": 1, "to": 2, "step": 0}, ".step: found 0, expected a number above 0"),
         ({"from": 1, "to": float("inf")}, ".to: found inf, expected a number"),
         ({"from": 1, "to": 10**12}, f": found {10**12} values, expected at most {MOST_VALUES}"),
         ({"from": 4, "to": 512, "step": 1e-320}, f": found inf values, expected at most {MOST_VALUES}"),
-        (
-            {"powers_of_two": [3, 8]},
-            ".powers_of_two: found [3, 8], expected the first power of two and the last",
-        ),
+        ({"powers_of_two": [3, 8]}, f".powers_of_two: found [3, 8], expected {POWERS}"),
         ({"powers_of_two": [8, 1]}, None),
     ],
 )
@@ -234,7 +226,7 @@ def test_values_of_refuses(spec, message):
 HUGE = Space({name: tuple(range(1000)) for name in "abc"})  # 10^9 configurations
 
 
-def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
+def test_a_huge_space_is_sampled_and_not_listed():
     space = Space(HUGE.values, (parse("a % 2 == 0", "x"),))
     index = space.sample(10, seed=3)
     assert len(index) == len(np.unique(index)) == 10
@@ -242,14 +234,8 @@ def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
     assert np.all(space.decode(index, np)["a"] % 2 == 0)
     np.testing.assert_array_equal(index, space.sample(10, seed=3))
     assert not np.array_equal(index, space.sample(10, seed=4))
-
-
-def test_of_a_huge_space_with_few_valid_ones_these_are_sampled():
     space = Space(HUGE.values, tuple(parse(text, "x") for text in ("a == 7", "b == 3", "c < 4")))
     assert len(space.sample(10, tries=2**16)) == 4
-
-
-def test_a_huge_space_is_refused_with_its_count():
     with pytest.raises(DseError, match=r"^parameters: found over 10,000,000 valid .* of 1,000,000,000"):
         HUGE.indices()
 
@@ -266,9 +252,6 @@ def test_constraints_may_be_texts():
         Space({"bx": (1,)}, ("bx >",))
     with pytest.raises(DseError, match="constraints: found 'bx > 1', expected a list of them"):
         Space({"bx": (1,)}, "bx > 1")
-
-
-def test_why_a_space_is_empty():
     space = Space({"bx": (8,), "by": (1, 2)}, ("bx * by >= 32",))
     assert space.unsatisfiable() == "none satisfies 'bx * by >= 32' at bx=8"
     space = Space({"bx": (8, 16), "by": (2,)}, ("bx > 8", "bx * by < n"))
@@ -286,7 +269,4 @@ def test_a_space_of_what_is_listed():
     rows = set(zip(*(actual[name].tolist() for name in ("block", "warps", "stages")), strict=True))
     assert rows == {(*row, stages) for row in ROWS for stages in (2, 3)}
     assert np.array_equal(space.valid({"block": 64, "stages": 2, "warps": np.array([4, 8])}, {}, np), [1, 0])
-
-
-def test_it_says_what_it_is():
     assert AllowedRows(("block", "warps"), ROWS).text == "one of 3 listed combinations of block, warps"

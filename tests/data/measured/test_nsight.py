@@ -101,9 +101,6 @@ def test_along_the_axes_where_the_source_says_how_it_is_launched(tmp_path):
     build = Build(kernel="add", defines=(), block=block, grid=grid, arguments=())
     measured = load(path, description(build, threads="bx * by", blocks="64"))
     assert (measured.parameters["bx"].tolist(), measured.parameters["by"].tolist()) == ([16], [2])
-
-
-def test_of_several_kernels_that_with_the_name(tmp_path):
     lines = [line(0, TIME, "us", "9.5", name="fill(int)"), line(1, TIME, "us", "5.5")]
     measured = load(write(tmp_path, HEAD, *lines), ADD)
     np.testing.assert_allclose(measured.time_s, [5.5e-6])

@@ -103,6 +103,10 @@ def test_renames_and_sets(read):
     assert (measured.space, measured.problem) == ("tuner", {"width": 2048, "radius": 7})
     assert lists(measured) == {"bx": [16, 32], "by": [1, 2], "staged": [1, 1], "share": [1, 1]}
     np.testing.assert_allclose(measured.time_s, [1e-5, np.nan])
+    text = f"{NAMES},radius\n16,1,0,1,1,5\n16,1,0,1,1,"
+    assert read(f"{text}5\n").problem == {"radius": 5}
+    with pytest.raises(DseError, match="radius, row 2: found 6, expected the problem size 5 of row 1"):
+        read(f"{text}6\n")
 
 
 @pytest.mark.parametrize(
@@ -120,13 +124,6 @@ def test_which_space(read, text, name, space):
     assert measured.space == space
     if space == "plain":
         assert measured.parameters["share"].tolist() == [0.5, 0.5, 0.5]
-
-
-def test_problem_sizes_of_the_file(read):
-    text = f"{NAMES},radius\n16,1,0,1,1,5\n16,1,0,1,1,"
-    assert read(f"{text}5\n").problem == {"radius": 5}
-    with pytest.raises(DseError, match="radius, row 2: found 6, expected the problem size 5 of row 1"):
-        read(f"{text}6\n")
 
 
 @pytest.mark.parametrize(("unit", "second"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)])
@@ -219,11 +216,6 @@ def test_the_example_of_the_page(tmp_path):
     np.testing.assert_allclose(measured.fastest_s, [1.45e-3, np.nan])
 
 
-def test_each_format_has_a_name_of_its_own():
-    names = [form.name for form in formats.FORMATS]
-    assert len(names) == len(set(names))
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_is_read_no_further_than_it_may_be(tmp_path, packed):
     path = tmp_path / "a.csv"
@@ -235,15 +227,14 @@ def test_a_file_is_read_no_further_than_it_may_be(tmp_path, packed):
         File.of(path, 1_000)
 
 
-def test_a_file_without_end():
-    with pytest.raises(DseError, match=r"^/dev/zero: found more than"):
-        File.of(Path("/dev/zero"), 1 << 20)
-
-
 def test_neither_suffix_nor_packing_matters(tmp_path):
     (tmp_path / "times.log").write_bytes(gzip.compress(b"x,time_ms\n1,2\n1,3\n"))
     table = formats.read(tmp_path / "times.log")
     assert (table.numbers("x").tolist(), table.numbers("time_ms").tolist()) == ([1, 1], [2, 3])
+    names = [form.name for form in formats.FORMATS]
+    assert len(names) == len(set(names))
+    with pytest.raises(DseError, match=r"^/dev/zero: found more than"):
+        File.of(Path("/dev/zero"), 1 << 20)
 
 
 def configurations(description):
@@ -263,18 +254,12 @@ def test_only_what_is_listed_is_left(toy_kernel, tmp_path):
     assert some == {row for row in configurations(description) if row[0] in (64, 128)}
     path.write_text('{"ConfigurationSpace": {}}')  # a T1 problem
     assert not is_table(path)
-
-
-def test_rows_of_other_kernels_are_passed_over(toy_kernel, tmp_path):
     description, path = kernels.load(toy_kernel), tmp_path / "found.csv"
     path.write_text("kernel,block,items\ntoy,64,1\nother,128,1\n")
     assert configurations(with_configurations(description, path)) == {(64, 1)}
     path.write_text("kernel,block,items\nother,128,1\n")
     with pytest.raises(DseError, match=r"found\.csv: kernel: found other, expected toy"):
         with_configurations(description, path)
-
-
-def test_mistakes(toy_kernel, tmp_path):
     description, path = kernels.load(toy_kernel), tmp_path / "few.csv"
     path.write_text("blok,item\n1,64\n")
     with pytest.raises(DseError, match=r"few\.csv: columns: found none of block, items, expected them"):

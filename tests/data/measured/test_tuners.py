@@ -75,7 +75,7 @@ def measured(tmp_path):
     return measured
 
 
-def test_t4_of_kernel_tuner(measured):
+def test_t4_of_kernel_tuner_and_ktt(measured):
     more = [{"name": "GFLOP/s", "value": 12.5, "unit": ""}, {"name": "note", "value": "x"}]
     rows = [
         t4(16, 2.0, "ms", runtimes=[2.5, 1.5], more=more),
@@ -91,9 +91,6 @@ def test_t4_of_kernel_tuner(measured):
     np.testing.assert_allclose(times.time_s, [2e-3, np.nan, 3e-3, 2e-3, np.nan, 3e-3])
     np.testing.assert_allclose(times.min_s, [1.5e-3, np.nan, 3e-3, 1e-3, np.nan, 2e-3])
     np.testing.assert_array_equal(times.counters["GFLOP/s"], [12.5] + [np.nan] * 5)
-
-
-def test_t4_of_ktt(measured):
     more = [{"name": OCCUPANCY, "type": "Double", "unit": "", "value": 25.0}]
     rows = [t4("32", 90.5, runtimes=[90.5], more=more), t4("64", 60.5, invalidity="runtime")]
     times = measured(of_t4(rows, metadata={"autotuner": "KTT", "timeunit": "microseconds"}), ["bx"])
@@ -102,24 +99,15 @@ def test_t4_of_ktt(measured):
     np.testing.assert_array_equal(times.occupancy, [0.25, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD + "}\n}", 3),
-        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD + ",\n", 3),  # interrupted
-        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD + "\n}", 3),  # half closed
-        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD[:20], 2),  # the last entry is cut off
-        (HEAD.replace("{\n", '{"schema_version": "1.1.0",\n', 1) + FIRST + ",\n" + SECOND + "}}", 2),
-    ],
-)
-def test_a_cache_of_kernel_tuner_closed_or_not(measured, text, rows):
-    times = measured(text, ("bx", "mode"))
-    assert times.parameters["bx"].tolist() == [16, 32, 32][:rows]
-    assert times.parameters["mode"].tolist() == ["a", "a", "b"][:rows]
-    np.testing.assert_array_equal(times.time_s, [2.5e-3, 1.5e-3, np.nan][:rows])
-    np.testing.assert_array_equal(times.fastest_s, [2e-3, 1.5e-3, np.nan][:rows])
-    assert times.status.tolist() == ["ok", "ok", "compile"][:rows]
-    np.testing.assert_array_equal(times.counters["GFLOP/s"], [7.5, np.nan, np.nan][:rows])
+def test_a_cache_of_kernel_tuner(measured):
+    head = HEAD.replace("{\n", '{"schema_version": "1.1.0",\n', 1)
+    times = measured(f"{head}{FIRST},\n{SECOND},\n{THIRD}}}\n}}", ("bx", "mode"))
+    assert times.parameters["bx"].tolist() == [16, 32, 32]
+    assert times.parameters["mode"].tolist() == ["a", "a", "b"]
+    np.testing.assert_array_equal(times.time_s, [2.5e-3, 1.5e-3, np.nan])
+    np.testing.assert_array_equal(times.fastest_s, [2e-3, 1.5e-3, np.nan])
+    assert times.status.tolist() == ["ok", "ok", "compile"]
+    np.testing.assert_array_equal(times.counters["GFLOP/s"], [7.5, np.nan, np.nan])
 
 
 def test_parameters_of_a_cache_by_its_keys_and_failures_by_name(measured):
@@ -141,13 +129,16 @@ ROWS = st.lists(
 ).filter(lambda rows: any(time is not None for *_, time in rows))
 
 
-@given(rows=ROWS, cut=st.integers(0, 12))
-def test_what_kernel_tuner_writes_is_read(tmp_path_factory, rows, cut):
+ENDS = st.sampled_from(["}\n}", "}}", "\n}", ",\n"]) | st.integers(1, 12)  # closed, half closed, cut off
+
+
+@given(rows=ROWS, end=ENDS)
+def test_what_kernel_tuner_writes_is_read_closed_or_not(tmp_path_factory, rows, end):
     entries = []
     for bx, mode, time in [*rows, (1, "cut", 1.0)]:
         entry = {"bx": bx, "mode": mode, "time": "InvalidConfig" if time is None else time, "times": [1.0]}
         entries.append(f"{json.dumps(f'{bx},{mode}')}: {json.dumps(entry)}")
-    text = HEAD + ",\n".join(entries[:-1]) + ("}\n}" if cut == 0 else ",\n" + entries[-1][:cut])
+    text = HEAD + ",\n".join(entries[:-1]) + (end if isinstance(end, str) else ",\n" + entries[-1][:end])
     path = tmp_path_factory.mktemp("cache") / "a.json.gz"
     path.write_bytes(gzip.compress(text.encode()))
     times = load_space(path, ("bx", "mode"))

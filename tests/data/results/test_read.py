@@ -67,6 +67,10 @@ def test_rows_in_any_order_and_models_that_lack_some(tmp_path):
     some = times(read([table(tmp_path / "t.parquet", sweep(order))], MODELS).spaces)
     assert some.items() < every.items()
     assert len(some) == len(every) - 1
+    kept = table(tmp_path / "kept.parquet", {"block": [2, 4], "tile": [1, 1]})
+    single, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
+    assert single.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
+    assert "kept" not in two.facts
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
@@ -99,13 +103,6 @@ def test_a_journal_of_tuning_is_shown_with_the_space_that_it_fits(tmp_path):
     assert MEASURED not in two.forecasts  # it has no `tile`
     assert (run.gpu, run.fixed, run.facts["number"].tolist()) == (NO_GPU, {"tile": 2}, [1, 2])
     assert any("run.jsonl were added to the predictions of one" in note for note in results.notes)
-
-
-def test_what_was_kept_is_marked_in_the_ranking(tmp_path):
-    kept = table(tmp_path / "kept.parquet", {"block": [2, 4], "tile": [1, 1]})
-    single, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
-    assert single.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
-    assert "kept" not in two.facts
 
 
 def test_two_rankings_of_the_same_configurations_are_one_space(tmp_path):
@@ -145,6 +142,12 @@ def test_scores_of_models(tmp_path):
     results = read([path])
     assert results.spaces == ()
     assert [row["model"] for row in results.scores] == ["phase", "random choice"]
+    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
+    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
+    [space] = read([tmp_path / "r.json"]).spaces
+    assert space.kernel == "r"
+    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
+    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +177,6 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
     assert (small.fixed, list(small.parameters)) == ({"n": 1024}, ["block"])
     assert large.forecasts["predicted"]["time_s"].tolist() == [3.0, 4.0]
     assert whole.by_size(["m"]) == [whole]
-
-
-def test_a_file_of_too_many_rows(tmp_path):
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
         read_table(path, most_rows=3)
@@ -192,12 +192,3 @@ def test_a_file_of_too_many_rows(tmp_path):
 def test_words_in_the_place_of_numbers(tmp_path, columns, message):
     with pytest.raises(DseError, match=rf"r\.parquet: {message}"):
         read([table(tmp_path / "r.parquet", columns)])
-
-
-def test_cells_that_are_neither_numbers_nor_words(tmp_path):
-    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
-    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
-    [space] = read([tmp_path / "r.json"]).spaces
-    assert space.kernel == "r"
-    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
-    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]

@@ -1,5 +1,7 @@
 """Two GPUs fitted to a space of each, and their files."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -34,11 +36,11 @@ def found(toy_kernel, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found):
+def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found, tmp_path):
     rows = {(row["gpu"], row["field"]): row for row in found.fields()}
     assert len(rows) == 2 * len(FREE)
     factors = []
-    for file in found.files:  # a bandwidth does not hang on the clock, so these times say nothing of that
+    for file in found.files:  # a bandwidth does not depend on the clock: of that these times say nothing
         clock, dram = (rows[file.name, name] for name in ("clock", "cpi.dram"))
         factors.append(dram["fitted"] / dram["catalogue"] / (clock["fitted"] / clock["catalogue"]))
     assert factors[0] == pytest.approx(factors[1], rel=1e-12)
@@ -50,19 +52,20 @@ def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found):
     for row in rows:
         assert row["mape_before_percent"] == pytest.approx(100 * (1 - 1 / SLOWER), abs=2)
         assert row["mape_percent"] < 3
-
-
-@pytest.mark.slow
-def test_a_file_for_each_gpu(found, tmp_path):
     write(found, tmp_path / "fitted")
     for number, file in enumerate(found.files):
         fitted = gpus.load(tmp_path / "fitted" / f"{file.path.stem}.toml", np.float64)
         ratio = float(fitted.gpu.clock / file.gpu.clock)
         kept = "clock" in found.undetermined()[file.name]
         assert ratio == pytest.approx(1.0 if kept else np.exp(found.fit.logs(number)[0]), rel=1e-5)
-        [record] = [record for record in fitted.fields if record.field == "cpi.dram"]
-        assert f"{NAMES[number]}.csv" in record.source
+        assert (fitted.name.endswith("fitted"), fitted.header.aliases) == (True, [])
+        text = (tmp_path / "fitted" / f"{file.path.stem}.toml").read_text()
+        assert re.search("since the data do not determine them: .*cpi.fp64", text)
+        before, after = ({record.field: record for record in item.fields} for item in (file, fitted))
+        record = after["cpi.dram"]
+        assert (record.provenance, f"{NAMES[number]}.csv" in record.source) == ("fitted", True)
         assert f"{NAMES[1 - number]}.csv" not in record.source
+        assert all(before[field] == after[field] for field in before.keys() - {"clock", "cpi.dram"})
 
 
 def test_where_they_may_go(tmp_path):

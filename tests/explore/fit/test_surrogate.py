@@ -64,13 +64,6 @@ def test_slopes_that_are_doubted_count_only_where_they_bring_others_nearer(slope
     assert two.process.points.slopes.shape == (2, P - 1)
 
 
-def test_a_parameter_that_a_model_has_wrong_is_learnt():
-    """Twice the slope of what moves times: of others it is predicted."""
-    off = SEEN.slopes @ [1.0, 0.0, 0.0]
-    mean, _ = learnt(SEEN, off)(OTHERS)
-    assert np.corrcoef(mean, OTHERS.slopes[:, 0])[0, 1] > 0.8
-
-
 def test_positions():
     actual = positions(
         {

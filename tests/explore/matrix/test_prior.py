@@ -29,6 +29,10 @@ def test_rows_of_an_expert_choose():
     few, many = prior().log_share(A100, [product(16), product(4096)], TABLE)
     assert np.argmax(few) == place(BEST)
     assert np.argmax(many) == place(OTHER)
+    np.testing.assert_allclose(log_rows([product(1), product(64)]), [0, 4])  # of active ones
+    assert 500 < shipped().size < 5000
+    [share] = shipped().log_share(A100, [product(16)], TABLE)
+    assert TABLE[np.argmax(share)][0] == 16  # four rows an expert
 
 
 def test_likeness_fades():
@@ -38,10 +42,7 @@ def test_likeness_fades():
 
     assert gain(A100) > gain(H100) > 10 * gain(L40) >= 0  # stacked memory is not like GDDR
     assert gain(A100) > gain(A100, "fp8_w8a8") > 0
-
-
-def test_nothing_known_is_no_opinion():
-    assert np.ptp(Prior({}, {}).log_share(A100, [product(16)], TABLE)) == 0
+    assert np.ptp(Prior({}, {}).log_share(A100, [product(16)], TABLE)) == 0  # nothing is known
 
 
 def test_text_comes_back():
@@ -49,13 +50,3 @@ def test_text_comes_back():
     assert again.tiles == prior().tiles
     assert again.groups == prior().groups
     assert Prior.read(prior().text(least=2.0)).size == 0
-
-
-def test_the_packages_own_is_small_and_of_use():
-    assert 500 < shipped().size < 5000
-    [share] = shipped().log_share(A100, [product(16)], TABLE)
-    assert TABLE[np.argmax(share)][0] == 16  # four rows an expert
-
-
-def test_rows_of_an_expert_are_those_of_active_ones():
-    np.testing.assert_allclose(log_rows([product(1), product(64)]), [0, 4])

@@ -1,9 +1,7 @@
 """Rankings: what each is by, and the order in which configurations are tried."""
 
 import numpy as np
-import pytest
 
-from dse.errors import DseError
 from dse.explore.matrix.rank import first, order, predict, scores
 from dse.hardware import gpus
 from dse.models.matrix.configuration import PARAMETERS, space
@@ -20,9 +18,6 @@ def test_physics_is_the_predicted_time_and_both_lie_between():
     there = np.isfinite(by["physics"])
     np.testing.assert_allclose(by["both"][there], (by["physics"] + by["prior"])[there])
     assert np.isinf(by["both"][~there]).all()
-
-
-def test_what_cannot_run_comes_last():
     last = order(scores(L40, PRODUCTS, TABLE), TABLE)[:, -1]
     assert not np.isfinite(predict([L40], PRODUCTS, TABLE[last])[0]).any()
 
@@ -45,8 +40,3 @@ def test_the_first_follow_the_rows():
         table = np.array([[row[name] for name in PARAMETERS] for row in rows])
         assert len(rows) == len(np.unique(table, axis=0)) == 3
         np.testing.assert_allclose([row["time_s"] for row in rows], predict([A100], [product], table)[0, 0])
-
-
-def test_mistakes_are_reported():
-    with pytest.raises(DseError, match="by: found 'luck', expected one of physics, prior, both"):
-        scores(A100, PRODUCTS, TABLE, "luck")

@@ -1,10 +1,14 @@
 """The best configurations of vLLM's and SGLang's kernels, of the spaces that their tuners try."""
 
+from collections.abc import Callable
+
 import pytest
 
 from dse.errors import DseError
 from dse.explore.matrix.devices import gpu_file
+from dse.explore.matrix.rank import scores
 from dse.explore.matrix.table import Kernel, best
+from dse.explore.matrix.tune import tuned
 from dse.hardware import gpus
 from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS, space
 
@@ -37,27 +41,6 @@ def test_amds_have_its_options(gpu: str, options: set):
     assert {row["num_stages"] for row in rows} == {2}
 
 
-@pytest.mark.parametrize("gpu", ["mi210", "pro-w7900"])
-def test_fp8_is_refused_where_amds_matrix_cores_have_none(gpu: str):
-    with pytest.raises(DseError, match=r"dtype: found 'fp8_w8a8', expected .* which have no fp8"):
-        best(gpus.load(gpu), Kernel("moe", EXPERTS, "fp8_w8a8"), [1])
-
-
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        (("mmoe", EXPERTS), "kernel: found 'mmoe', expected one of moe, w8a8"),
-        (("moe", {"E": 8}), "values: N: missing, expected E, N, K, topk"),
-        (("moe", {**EXPERTS, "K": 0}), "values: K: found 0, expected a whole number of at least 1"),
-        (("moe", EXPERTS, "bf16", (128, 128)), "dtype: found 'bf16' with scales of blocks, expected one"),
-        (("w8a8", {"N": 64, "K": 64}, "fp8_w8a8"), "scale_block: missing, expected the block of a scale"),
-    ],
-)
-def test_mistakes_are_reported(given: tuple, line: str):
-    with pytest.raises(DseError, match=line):
-        Kernel(*given)
-
-
 @pytest.mark.parametrize(
     ("device", "name"),
     [
@@ -78,6 +61,29 @@ def test_device_names(device: str, name: str):
     assert gpu_file(device).name == name
 
 
-def test_unknown_device():
-    with pytest.raises(DseError, match="gpu: found 'NVIDIA_Z1', expected a device that gpus/ has a file of"):
-        gpu_file("NVIDIA_Z1")
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda: Kernel("mmoe", EXPERTS), "kernel: found 'mmoe', expected one of moe, w8a8"),
+        (lambda: Kernel("moe", {"E": 8}), "values: N: missing, expected E, N, K, topk"),
+        (lambda: Kernel("moe", {**EXPERTS, "K": 0}), "K: found 0, expected a whole number of at least 1"),
+        (lambda: Kernel("moe", EXPERTS, "bf16", (1, 1)), "dtype: found 'bf16' with scales of blocks, expect"),
+        (lambda: Kernel("w8a8", {"N": 64, "K": 64}, "fp8_w8a8"), "scale_block: missing, expected the block"),
+        (lambda: gpu_file("NVIDIA_Z1"), "gpu: found 'NVIDIA_Z1', expected a device that gpus/ has a file of"),
+        (lambda: fastest("mi210", "fp8_w8a8"), "dtype: found 'fp8_w8a8', expected .* which have no fp8"),
+        (lambda: fastest("pro-w7900", "fp8_w8a8"), "dtype: found 'fp8_w8a8', expected .* which have no fp8"),
+        (lambda: fastest("gtx-1060-6gb", "bf16"), r"expected one with .* cpi\.mma_fp16"),
+        (lambda: scores(H20, [], space("moe"), "luck"), "by: found 'luck', expected one of physics, prior,"),
+        (
+            lambda: tuned(H20, Kernel("moe", EXPERTS), [16, 64], lambda configuration: None, 2),
+            "command: found no time in 4 runs, expected a last number above 0",
+        ),
+    ],
+)
+def test_mistakes_are_reported(call: Callable, line: str):
+    with pytest.raises(DseError, match=line):
+        call()
+
+
+def fastest(gpu: str, dtype: str) -> list[dict]:
+    return best(gpus.load(gpu), Kernel("moe", EXPERTS, dtype), [1])

@@ -26,7 +26,7 @@ def space(margins, spread=0.3, kernel="k", gpu="g"):
     return KnownSpace("s", kernel, gpu, 1000, 0.8, PREDICTED, spread, margins, margins)
 
 
-def test_file_of_the_package():
+def test_file_of_the_package_and_what_is_written_is_read_again(tmp_path):
     """Where each space is from, and that what was found in it can be."""
     known = load()
     assert (known.model, known.within, len(known.spaces)) == ("phase", 0.05, 7)
@@ -39,9 +39,6 @@ def test_file_of_the_package():
             assert quantiles[0] >= 0
         assert 0 < single.spread < single.predicted < 2
         assert -1 <= single.spearman <= 1
-
-
-def test_what_is_written_is_read_again(tmp_path):
     assert FILE.read_text() == load().text()
     first = load().spaces[0]
     other = replace(load(), model="roofline", spaces=(replace(first, spread=0.25, gpu='A "B"'),))
@@ -74,8 +71,5 @@ def test_without_measurements_the_spread_is_drawn_from_those_known():
         expected = predicted / PREDICTED * np.quantile(margins * spread, 1 - risk)
         assert known.margin(risk, predicted) == pytest.approx(expected, rel=0.03)
     assert known.margin(0.1, 0.001) == known.margin(0.1, PREDICTED)  # too small a spread is not believed
-
-
-def test_two_that_are_alike_by_chance_do_not_tell_how_shares_scatter():
     alike = KnownSpaces("m", 0.05, 1, (space(tuple(LEVELS), 0.3), space(tuple(LEVELS), 0.3)))
     assert alike.margin(0.05, PREDICTED) > 1.2 * UNSEEN * 0.3

@@ -45,9 +45,6 @@ def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
     failed = np.where(ran, SECONDS, np.inf)
     needed = (LOG_S[nearly(failed, 0.05)].min() - LOG_S.min()) / OFF[ran].std()
     assert margin(candidates(), failed, EVERY, 0.05) == pytest.approx(needed)
-
-
-def test_known():
     single = known("s", "k", "g", candidates(), SECONDS, 0.05, 6)
     assert (single.space, single.kernel, single.gpu, single.configurations) == ("s", "k", "g", N)
     assert (single.predicted, single.spread) == (pytest.approx(LOG_S.std()), pytest.approx(OFF.std()))

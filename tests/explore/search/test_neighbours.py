@@ -30,26 +30,17 @@ def even(toy_kernel):
     return variant(toy_kernel, "(block + items) % 2 == 0", block=list(range(1, 65)), items=list(range(1, 9)))
 
 
-def test_points_anywhere_are_valid_and_all_are_drawn(even):
+def test_points_anywhere_are_valid_and_all_are_drawn_while_there_are_some(even, toy_kernel):
     actual = Neighbours(even, 1)
     points = {actual.anywhere() for _ in range(256)}
     assert len(points) == 256
     assert all(sum(point) % 2 == 0 for point in points)  # places begin with 0, values with 1
-
-
-def test_others_make_way_for_what_is_near(even):
-    actual = Neighbours(even, 1)
-    assert actual.near((10, 4), set()) == (10, 4)  # itself, while it is new
-    tried: set[Point] = {(10, 4)}
-    for _ in range(40):
-        point = actual.near((10, 4), tried)
-        assert point is not None
-        assert point not in tried
-        assert sum(point) % 2 == 0
-        tried.add(point)
-    blocks = np.array([point[0] for point in tried])
-    assert (np.abs(blocks - 10) <= 2).mean() > 0.2  # 8 % of all
-    assert {1, 3, 5, 7} & {items for _, items in tried}  # two changes where one breaks the constraint
+    assert Neighbours(variant(toy_kernel, "block < 3", block=[1, 2, 3]), 1).near((2,), {(0,), (1,)}) is None
+    none = Variant(replace(kernels.load(toy_kernel), space=Space({})), {})
+    assert Neighbours(none, 1).anywhere() == ()
+    assert Neighbours(none, 1).near((), {()}) is None
+    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 2"):
+        Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
 
 
 def test_powers_of_two_are_tried(toy_kernel):
@@ -62,15 +53,6 @@ def test_powers_of_two_are_tried(toy_kernel):
         assert near is not None
         tried.add(near)
     assert (127, 511) in tried  # 128 and 512
-
-
-def test_where_nothing_is_left(toy_kernel):
-    assert Neighbours(variant(toy_kernel, "block < 3", block=[1, 2, 3]), 1).near((2,), {(0,), (1,)}) is None
-    none = Variant(replace(kernels.load(toy_kernel), space=Space({})), {})
-    assert Neighbours(none, 1).anywhere() == ()
-    assert Neighbours(none, 1).near((), {()}) is None
-    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 2"):
-        Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
 
 
 def asked(study, names=("toy",), time: float | None = 1.0):
@@ -122,6 +104,7 @@ def test_what_is_suggested_is_tried_then_what_is_near_then_any_other(even):
     points = [asked(study) for _ in range(40)]
     assert points[0] == (10, 4)
     assert (np.abs(np.array(points)[:, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert {1, 3, 5, 7} & {items for _, items in points}  # two changes where one breaks the constraint
     inner.suggestion = {}
     assert len({*points, *(asked(study) for _ in range(80))}) == 120
 

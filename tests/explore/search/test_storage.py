@@ -18,65 +18,20 @@ from dse.explore.search.storage import Lists
 STUDY = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
 
 
-WORKER = """
-import sys
-import optuna
-from optuna.distributions import IntDistribution
-from optuna.trial import create_trial
-from dse.explore.search import storage
-from dse.explore.search.storage import Lists
-
-STUDY = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
-
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-study = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
-storage.load("sqlite://", *study)  # in memory: imports what Optuna puts off
-for url in sys.argv[1:]:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    kept = storage.load(url, *study)
-    for i in range(5):
-        trial = create_trial(params={"x": i}, distributions={"x": IntDistribution(0, 4)}, value=float(i))
-        kept.add([trial])
-"""
-
-
 @pytest.fixture
 def url(tmp_path):
     return f"sqlite:///{tmp_path / 'study.db'}"
 
 
-def together(urls, processes):
-    """Have processes make and fill some studies at the same time; return what they say on stderr."""
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, *urls],
-            text=True,
-            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
-        )
-        for _ in range(processes)
-    ]
-    for _ in urls:
-        for worker in workers:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "ready\n"
-        for worker in workers:  # all have imported what they need: off they go together
-            assert worker.stdin is not None
-            worker.stdin.write("\n")
-            worker.stdin.flush()
-    said = [worker.communicate(timeout=60)[1] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0] * processes
-    return said
-
-
 @pytest.mark.slow
-def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(tmp_path):
-    urls = [*(f"sqlite:///{tmp_path / f'{i}.db'}" for i in range(3)), f"journal:{tmp_path / 'log'}"]
-    assert together(urls, 2) == [""] * 2
-    for url in urls:
-        trials = storage.load(url, *STUDY).news()
-        assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 2)
-        assert sorted(trial.number for trial in trials) == list(range(10))
+def test_commands_that_make_and_fill_one_study_at_the_same_time_all_live(toy_kernel, url):
+    words = ["search", str(toy_kernel), "-g", "a100", "-m", "roofline", "--trials", "20", "--storage", url]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    begun = [subprocess.Popen([sys.executable, "-m", "dse", "-q", *words], **pipes) for _ in range(2)]
+    assert [(process.communicate()[1], process.returncode) for process in begun] == [("", 0)] * 2
+    [study] = optuna.get_all_study_names(url)
+    trials = optuna.load_study(study_name=study, storage=url).trials
+    assert sorted(trial.number for trial in trials) == list(range(20))
 
 
 def at(place):
@@ -134,6 +89,7 @@ def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, mes
 def test_a_study_that_cannot_be_used_is_one_line(url, tmp_path, monkeypatch):
     """One that vanishes, is no database or journal, has other lists, or is where nothing can be."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between Optuna's attempts
+    monkeypatch.setattr(storage, "ANSWER", 0.2)
     optuna.create_study(study_name="study", storage=url).add_trial(at(3))
     with pytest.raises(DseError, match=r"^storage: sqlite.*: x: found a list of other values; name .*$"):
         storage.load(url, *STUDY).news()
@@ -144,7 +100,14 @@ def test_a_study_that_cannot_be_used_is_one_line(url, tmp_path, monkeypatch):
         kept.add([at(1)])
     (tmp_path / "study.db").write_text("not a database" * 100)
     (tmp_path / "endless").symlink_to("/dev/zero")
+    damaged = r"\.log: found a damaged study \(\w+: .*\), expected one of Optuna"
+    for n, entry in enumerate(('{"op_code": 99, "worker_id": "a"}', '{"op_code": 0}', "{}")):
+        (tmp_path / f"{n}.log").write_text(f"{entry}\n")
     for bad, message in (
+        *((f"journal:{tmp_path / f'{n}.log'}", damaged) for n in range(3)),
+        ("grpc:", "storage: grpc:: found no host and port, expected grpc://HOST:PORT"),
+        ("grpc://localhost", "storage: grpc://localhost: found no host and port"),
+        ("grpc://localhost:9", r"found no answer in 0\.2 s"),
         (url, r"^storage: .*: cannot use: .*not a database$"),
         ("sqlite:////nonexistent/folder/x.db", r"^storage: .*: cannot use: "),
         (f"journal:{tmp_path / 'endless'}", r"endless: found no file but a folder, pipe or device"),
@@ -185,27 +148,6 @@ def test_a_study_behind_a_proxy(tmp_path):
             assert [trial.params for trial in kept.study.get_trials()] == [{"x": 4}]
         finally:
             server.terminate()
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("grpc:", "storage: grpc:: found no host and port, expected grpc://HOST:PORT"),
-        ("grpc://localhost", "storage: grpc://localhost: found no host and port"),
-        ("grpc://localhost:9", r"found no answer in 0\.2 s"),
-    ],
-)
-def test_an_address_without_a_proxy(monkeypatch, url, message):
-    monkeypatch.setattr(storage, "ANSWER", 0.2)
-    with pytest.raises(DseError, match=message):
-        storage.load(url, *STUDY)
-
-
-@pytest.mark.parametrize("entry", ['{"op_code": 99, "worker_id": "a"}', '{"op_code": 0}', "{}"])
-def test_a_damaged_journal(entry, tmp_path):
-    (tmp_path / "s.log").write_text(f"{entry}\n")
-    with pytest.raises(DseError, match=r"s\.log: found a damaged study \(\w+: .*\), expected one of Optuna"):
-        storage.load(f"journal:{tmp_path / 's.log'}", *STUDY)
 
 
 def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,42 +72,35 @@ def test_near_the_optimum_of_a_large_space(gpu):
 
 
 @pytest.mark.slow
-def test_resumes_from_storage(choices, gpu, tmp_path, monkeypatch):
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    real, calls = study._evaluate, []
+def test_resumes_from_storage(choices, gpu, tmp_path):
+    def steps_and_trials(most):
+        def advance(done):
+            steps.append(done)
+            if sum(steps) >= most:
+                raise KeyboardInterrupt
 
-    def interrupted(*arguments):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments)
+        steps, storage = [], f"sqlite:///{tmp_path / 'study.db'}"
+        actual = study.start(choices, "a100", "volkov", ("time",), seed=1, storage=storage)
+        with suppress(KeyboardInterrupt):
+            study.run(actual, gpu, "volkov", 3 * study.BATCH, advance)
+        return steps, [(trial.params, trial.values) for trial in actual.study.trials]
 
-    monkeypatch.setattr(study, "_evaluate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        search(choices, gpu, 3 * study.BATCH, storage=storage)
-    second = search(choices, gpu, 3 * study.BATCH, storage=storage)
-    assert len(second.evaluated()) == 3 * study.BATCH
-    assert len(calls) == 1 + 1 + 2  # the batch that was told is not done again
-    third = search(choices, gpu, 3 * study.BATCH, storage=storage)
-    assert len(calls) == 4
-    assert [(t.params, t.values) for t in third.study.trials] == [
-        (t.params, t.values) for t in second.study.trials
-    ]
+    first, second, third = (steps_and_trials(most) for most in (study.BATCH, np.inf, np.inf))
+    assert first[0] == [0, study.BATCH]
+    assert second[0] == [study.BATCH] * 3  # the batch that was told is not done again
+    assert third == ([3 * study.BATCH], second[1])
 
 
 @pytest.mark.slow
-def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path, monkeypatch):
+def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
-    real, calls = study._evaluate, []
 
-    def meanwhile(*arguments):
-        calls.append(1)
-        if len(calls) == 2:  # another process adds 10 fewer than are wanted
+    def meanwhile(done):
+        if done == study.BATCH:  # another process adds 10 fewer than are wanted
             search(choices, gpu, 30, storage=storage)
-        return real(*arguments)
 
-    monkeypatch.setattr(study, "_evaluate", meanwhile)
-    first = search(choices, gpu, 40, storage=storage)
+    first = study.start(choices, "a100", "volkov", ("time",), seed=1, storage=storage)
+    study.run(first, gpu, "volkov", 40, meanwhile)
     assert len(first.evaluated()) == 40
     assert sum(trial.state == TrialState.FAIL for trial in first.study.get_trials()) == 10
     kept = study.start(choices, "a100", "volkov", ("time",), storage=storage)
@@ -130,28 +124,25 @@ def test_several_objectives(choices, gpu):
         suitable("cmaes", goals=2)
 
 
-def test_impossible_launches_are_not_scored(toy_kernel):
+def test_impossible_launches_are_not_scored(toy_kernel, gpu):
     toy = kernels.load(toy_kernel)
     huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
     actual = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
     assert any(t.user_attrs.get("why not") == "cannot run" for t in actual.evaluated())
     assert actual.best is not None
     assert actual.best["block"] == 64
-
-
-def only(toy_kernel, constraint):
-    toy = kernels.load(toy_kernel)
-    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse(constraint, "here"),))
-    return study.variants([(replace(toy, space=space), toy.sizes())])
-
-
-def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
     actual = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
     study.run(actual, gpu, "volkov", 2, batch=2)
     assert {row["block"] for row in actual.rows()} == {640}
     none = study.start(only(toy_kernel, "block == 0"), "a100", "volkov", ("time",), "random")
     with pytest.raises(DseError, match=r"constraints: found no valid configuration of 40,000"):
         study.run(none, gpu, "volkov", 2, batch=2)
+
+
+def only(toy_kernel, constraint):
+    toy = kernels.load(toy_kernel)
+    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse(constraint, "here"),))
+    return study.variants([(replace(toy, space=space), toy.sizes())])
 
 
 @pytest.fixture

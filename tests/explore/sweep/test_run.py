@@ -116,9 +116,6 @@ def test_another_job_starts_anew(product, tmp_path):
     (folder / "000000000.parquet").write_text("not of this job")
     count = Sweep(product).to_parquet(tmp_path / "out.parquet")
     assert count == pq.read_table(tmp_path / "out.parquet").num_rows
-
-
-def test_what_a_result_depends_on_makes_another_job(product):
     plan = Plan(product, Top(3, PER))
     changed = [
         replace(plan, reduction=Top(4, PER)),
@@ -132,7 +129,7 @@ def test_what_a_result_depends_on_makes_another_job(product):
     assert run.key(plan, columns=["gpu"]) != run.key(plan)
 
 
-def test_files_of_another_origin_are_left_alone(product, tmp_path):
+def test_folders_of_another_origin_or_process_are_left_alone(product, tmp_path):
     folder = tmp_path / "out.parquet.parts"
     folder.mkdir()
     (folder / "mine.txt").write_text("kept")
@@ -143,10 +140,7 @@ def test_files_of_another_origin_are_left_alone(product, tmp_path):
     with pytest.raises(DseError, match=r"expected \.parquet"):
         Sweep(product).to_parquet(tmp_path / "out.csv")
     assert (folder / "mine.txt").read_text() == "kept"
-
-
-def test_a_folder_that_another_process_works_in_is_left_alone(tmp_path):
-    folder = tmp_path / "out.parquet.parts"
+    folder = tmp_path / "other.parts"
     with run.begun(folder, "a"):
         with (
             pytest.raises(DseError, match=r"parts: found a sweep that has not ended, expected its end first"),

@@ -78,7 +78,7 @@ def test_counts(product, expected):
     assert seen == sum(item["model"] == "volkov" for item in expected)
 
 
-def test_the_front(product, expected):
+def test_fronts_and_histograms(product, expected):
     actual = by_groups(Sweep(product).pareto("time_s", "registers", per=["kernel", "gpu"]), GROUP)
     for group, rows in by_groups(expected, GROUP).items():
         points = {(row["time_s"], row["registers"]) for row in rows}
@@ -86,9 +86,6 @@ def test_the_front(product, expected):
         assert [(row["time_s"], row["registers"]) for row in actual[group]] == sorted(front)
         first = next(row for row in rows if (row["time_s"], row["registers"]) == min(front))
         assert actual[group][0]["threads"] == first["threads"]  # of equals the one that comes first
-
-
-def test_the_histogram(product, expected):
     rows = Sweep(product).histogram(["gpu"])
     for group, mine in by_groups(expected, ("gpu", "model")).items():
         bins = [row for row in rows if (row["gpu"], row["model"]) == group]
@@ -114,6 +111,8 @@ def test_rows_open_everywhere(product, expected, tmp_path, run_python):
 def test_what_a_filter_leaves_out_is_in_no_result(product):
     whole, few = Sweep(product), Sweep(product).filtered("block == 64")
     assert {row["block"] for row in few.top(50)} == {64}
+    with pytest.raises(DseError, match="top: found 0, expected 1 or more"):
+        few.top(0)
     assert {row["threads"] for row in few.pareto("time_s", "threads")} == {64}
     for counted in (Sweep.counts, Sweep.histogram):
         assert 0 < sum(row["count"] for row in counted(few)) < sum(row["count"] for row in counted(whole))
@@ -131,19 +130,3 @@ def test_along_axes(product, expected):
     assert actual.attrs["kernel"] == "toy"
     with pytest.raises(DseError, match="found 2 kernels"):
         Sweep(product).to_xarray()
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda s: s.top(0), "top: found 0"),
-        (lambda s: s.top(1, ["gpus"]), "per: found 'gpus'"),
-        (lambda s: s.pareto("tim"), "pareto: found 'tim'"),
-        (lambda s: s.pareto("time_s", "time_s"), "each objective once"),
-        (lambda s: s.filtered("tim < 1"), "where: unknown name 'tim'"),
-        (lambda s: s.to_arrow(["tim"]), "columns: found 'tim'"),
-    ],
-)
-def test_what_is_not_there(product, ask, message):
-    with pytest.raises(DseError, match=message):
-        ask(Sweep(product))

@@ -89,14 +89,11 @@ def test_slopes_that_are_no_numbers_are_named_and_left_out(toy, file):
     assert Tuner(actual, times={0: 1.0}).ask()
 
 
-def test_without_a_model_powers_of_two_within_their_range_come_first():
+def test_without_a_model_powers_of_two_come_first_and_blocks_of_few_or_many_threads_last():
     a, b = (axis.ravel() for axis in np.meshgrid([2, 4, 6, 8], [0, 1]))
     actual = bare({"a": a, "b": b, "word": np.where(a == 6, "x", "y")})
     assert set(a[actual.log_s == actual.log_s.min()]) == {4}
     assert set(a[actual.log_s == actual.log_s.max()]) == {6}
-
-
-def test_without_a_model_blocks_of_few_or_many_threads_come_last():
     x, y = (axis.ravel() for axis in np.meshgrid([16, 32, 64, 128], [1, 2, 4, 8]))
     actual = bare({"block_size_x": x, "block_size_y": y})
     other = bare({"threads": x, "items": y})  # no axes of one object

@@ -52,38 +52,26 @@ def test_a_run_and_its_rows(candidates, measure):
         assert [row[name] for row in rows] == [None if np.isinf(time) else time for time in expected]
 
 
-def test_the_journal_has_each_measurement_at_once(candidates, measure, tmp_path):
-    journal, seen = tmp_path / "run.jsonl", []
-
-    def interrupted(configuration):
-        seen.append(dict(configuration))
-        if len(seen) == 4:
-            assert [row["parameters"] for row in lines(journal)] == seen[:3]
-            raise KeyboardInterrupt
-        return measure(configuration)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(Tuner(candidates), interrupted, 9, journal=journal)
-    rows = lines(journal)
-    assert [row["parameters"] for row in rows] == seen[:3]
-    assert [row["seconds"] for row in rows] == [measure(item) for item in seen[:3]]
-
-
 def test_a_run_goes_on_where_the_last_one_ended(candidates, measure, tmp_path):
     whole = run(Tuner(candidates), measure, 9)
     journal, counted = tmp_path / "run.jsonl", []
 
     def counting(configuration):
-        counted.append(configuration)
+        counted.append(dict(configuration))
+        if len(counted) == 5:
+            raise KeyboardInterrupt
         return measure(configuration)
 
-    run(Tuner(candidates), counting, 4, journal=journal)
+    with pytest.raises(KeyboardInterrupt):
+        run(Tuner(candidates), counting, 9, journal=journal)
+    kept = [(row["parameters"], row["seconds"]) for row in lines(journal)]  # each at once
+    assert kept == [(item, measure(item)) for item in counted[:4]]
     again = run(Tuner(candidates), counting, 9, journal=journal)
     assert again.measured == whole.measured
-    assert len(counted) == 9  # none twice
+    assert len(counted) == 1 + 9  # none twice
     assert len(lines(journal)) == 9
     done = run(Tuner(candidates), counting, 5, journal=journal)  # more than asked for is there
-    assert len(counted) == 9
+    assert len(counted) == 1 + 9
     assert done.measured == whole.measured
 
 
@@ -152,12 +140,21 @@ def test_it_ends_once_more_would_not_pay(candidates):
     assert len(longer.measured) > len(ended.measured)
 
 
-def test_it_ends_when_all_were_measured(candidates):
+def test_it_ends_when_all_were_measured(candidates, measure):
     few = candidates.rows(np.arange(5))
     ended = run(Tuner(few), replayed(few, np.full(5, np.nan)), 99, batch=3)
     assert ended.ended == "all were measured"
     assert sorted(item.place for item in ended.measured) == list(range(5))
     assert [item.fastest for item in ended.measured] == [None] * 5
+    meet = threading.Barrier(3, timeout=30)
+
+    def together(configuration):
+        meet.wait()
+        return measure(configuration)
+
+    ended = run(Tuner(candidates), together, 9, parallel=3)
+    alone = run(Tuner(candidates), measure, 9, batch=3)
+    assert ended.measured == alone.measured
 
 
 def test_batches_and_progress(candidates, measure):
@@ -185,18 +182,6 @@ def test_what_measuring_may_take_is_a_budget_and_goes_on_in_the_journal(candidat
     assert sum(line["took_s"] for line in lines(journal)) >= 0.05
     again = run(Tuner(candidates), slow, N, journal=journal, limit_s=0.05)
     assert len(again.measured) == len(ended.measured)  # all was spent before
-
-
-def test_several_are_measured_at_a_time(candidates, measure):
-    meet = threading.Barrier(3, timeout=30)
-
-    def together(configuration):
-        meet.wait()
-        return measure(configuration)
-
-    ended = run(Tuner(candidates), together, 9, parallel=3)
-    alone = run(Tuner(candidates), measure, 9, batch=3)
-    assert ended.measured == alone.measured
 
 
 def test_what_comes_near_the_fastest_is_measured_again_and_its_median_counts(candidates):
@@ -275,7 +260,7 @@ def test_commands_that_are_refused(command, message):
     assert str(mistake.value).startswith(f"command: {message}")
 
 
-def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):
+def test_a_journal_serves_one_kind_of_run_and_one_at_a_time(candidates, measure, tmp_path):
     """Times of another GPU would silently count as measured here."""
     journal = tmp_path / "run.jsonl"
     for budget in (3, 4):
@@ -287,15 +272,12 @@ def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):
     ):
         with pytest.raises(DseError, match=rf"run\.jsonl: line 1: {wrong}"):
             run(Tuner(candidates), measure, 5, journal=journal, about=about)
-
-
-def test_a_journal_serves_one_run_at_a_time(candidates, measure, tmp_path):
-    """Three runs would measure three times what the budget says."""
-    notes = tmp_path / "run.jsonl"
+    # Three runs would measure three times what the budget says.
+    notes = tmp_path / "notes.jsonl"
     refused = []
 
     def measured_with_another(configuration):
-        with pytest.raises(DseError, match=r"run.jsonl: found a run that has not ended"):
+        with pytest.raises(DseError, match=r"notes.jsonl: found a run that has not ended"):
             run(Tuner(candidates), measure, 3, journal=notes)
         refused.append(1)
         return measure(configuration)

@@ -17,24 +17,11 @@ def named(kernel, columns, sizes=None, optional=(), **settings):
     return Predictor(kernel, "a100-pcie-40gb", **settings).named(columns, "params", sizes, optional)
 
 
-def test_names_as_they_are_in_the_kernels_order(toy_kernel):
+def test_names_in_the_kernels_order_renamed_fixed_and_unknown(toy_kernel):
     parameters, problem = named(toy_kernel, dict(reversed(COLUMNS.items())))
     assert {name: values.tolist() for name, values in parameters.items()} == COLUMNS
     assert list(parameters) == ["block", "items"]
     assert problem == {"n": 1048576}
-
-
-def test_names_of_one_of_its_spaces():
-    theirs = {"BLOCK_SIZE_X": [32, 64], "BLOCK_SIZE_Y": [4, 4], "TILE_SIZE_X": [1, 2], "TILE_SIZE_Y": [1, 1]}
-    theirs |= {"READ_ONLY": [0, 1], "IMAGE_WIDTH": [2048, 2048]}
-    parameters, problem = named("convolution", theirs)
-    assert parameters["block_size_x"].tolist() == [32, 64]
-    assert parameters["use_shmem"].tolist() == [1, 1]  # as the space has it
-    assert parameters["filter_width"].tolist() == [15, 15]  # its only value
-    assert problem == {"image_width": 2048, "image_height": 4096}
-
-
-def test_renamed_fixed_and_unknown_ones(toy_kernel):
     theirs = {"BLOCK": [32, 64], "unroll": ["no", "yes"], "version": [3, 3]}
     renamed, sizes = {"BLOCK": "block", "size": "n", "unroll": None}, {"size": 4096, "x": "tensor"}
     parameters, problem = named(toy_kernel, theirs, sizes, fixed={"items": 2}, rename=renamed)
@@ -43,6 +30,13 @@ def test_renamed_fixed_and_unknown_ones(toy_kernel):
         "items": [2, 2],
     }
     assert problem == {"n": 4096}
+    theirs = {"BLOCK_SIZE_X": [32, 64], "BLOCK_SIZE_Y": [4, 4], "TILE_SIZE_X": [1, 2], "TILE_SIZE_Y": [1, 1]}
+    theirs |= {"READ_ONLY": [0, 1], "IMAGE_WIDTH": [2048, 2048]}
+    parameters, problem = named("convolution", theirs)
+    assert parameters["block_size_x"].tolist() == [32, 64]
+    assert parameters["use_shmem"].tolist() == [1, 1]  # as the space has it
+    assert parameters["filter_width"].tolist() == [15, 15]  # its only value
+    assert problem == {"image_width": 2048, "image_height": 4096}
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,4 @@ def test_products_out_of_registers_are_no_faster_than_all_others(files):
         ):
             slower.add(name)
     assert slower == {"h20"}  # whose core is cut
-
-
-def test_doubles_of_a_board_that_has_fewer_lanes():
     assert gpus.load("radeon vii").gpu.cpi.fp64 == 2 * gpus.load("mi50").gpu.cpi.fp64

@@ -156,14 +156,11 @@ def test_fields_that_a_file_need_not_have(files):
 # Values that contradict one another
 
 
-def test_a_value_beside_a_key_counts_and_is_reported(edited):
+def test_values_that_contradict_one_another_are_reported(edited):
     path = edited("[cpi.fp64]\n", '[cpi.fp64]\nvalue = 3\nunit = "cycles"\n')
     line = r"mine.toml: cpi.fp64: found 3, and 32 threads / 32 lanes, which is 1; the value of .* counts$"
     with pytest.warns(InputWarning, match=line):
         assert gpus.load(path).gpu.cpi.fp64 == 3
-
-
-def test_a_stated_dram_that_the_bandwidth_does_not_allow_is_reported(edited):
     share = re.search(r"\[cpi.dram\]\n(bandwidth_share = .+\n)", A100)
     assert share is not None
     path = edited(share[1], 'value = 1.6\nunit = "cycles"\n')
@@ -200,9 +197,6 @@ def test_texts_and_numbers_of_any_kind_are_written(files, tmp_path):
         assert actual[field].value == pytest.approx(value, rel=1e-5)
         assert (actual[field].source, actual[field].spread) == ('tab\t"quoted" µ', 0.0123)
     assert isinstance(actual["sm_count"].value, int)
-
-
-def test_what_cannot_be_written(files, tmp_path):
     file = files["a100_pcie_40gb"]
     with pytest.raises(DseError, match="found no folder"):
         gpu_text.write(tmp_path / "no" / "mine.toml", file.header, file.fields)

@@ -83,6 +83,18 @@ def test_a_rule_is_replaced_by_a_value_or_by_its_number():
     assert gpu.replace({"cpi.dram": 4}).replace(sm_count=100).gpu.cpi.dram == 4
     assert gpu.replace({"limits.warps_per_sm": 32}).gpu.limits.warps_per_sm == 32
     assert gpu.replace(memory_cache_bytes=2**28).gpu.memory_cache_bytes == 2**28
+    # A number of each field that follows nothing, or of its rule, unless another field has it.
+    gpu = dse.gpu(A100)
+    for fact in gpu.fields:
+        if fact.free and not fact.field.startswith("limits."):
+            number = fact.follows.number if fact.follows else of(gpu.gpu, fact.field)
+            assert gpu.numbers[fact.free] == number
+    gpu = gpus.load(A100, np.float64)
+    bandwidth, cycles = float(gpu.gpu.dram_bandwidth), float(gpu.gpu.cpi.dram)
+    slope = jax.grad(lambda x: gpu.replace(dram_bandwidth=x).gpu.cpi.dram)(bandwidth)
+    assert float(slope) == pytest.approx(-cycles / bandwidth)
+    with pytest.raises(DseError, match=r"limits.warps_per_sm: found a number that JAX traces"):
+        jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
 
 
 @pytest.mark.parametrize(
@@ -117,24 +129,6 @@ def test_the_tree_is_the_gpu(name):
     twice, other = (jax.tree.structure(gpus.load(item)) for item in (name, "h200"))
     assert (twice, hash(twice)) == (jax.tree.structure(gpus.load(name)), hash(jax.tree.structure(gpu)))
     assert twice != other  # what is compiled for one reading serves the next, of the same file
-
-
-def test_every_field_has_a_place():
-    """A number of each field that follows nothing, or of its rule, unless another field has it."""
-    gpu = dse.gpu(A100)
-    for fact in gpu.fields:
-        if fact.free and not fact.field.startswith("limits."):
-            number = fact.follows.number if fact.follows else of(gpu.gpu, fact.field)
-            assert gpu.numbers[fact.free] == number
-
-
-def test_derivatives_by_one_number():
-    gpu = gpus.load(A100, np.float64)
-    bandwidth, cycles = float(gpu.gpu.dram_bandwidth), float(gpu.gpu.cpi.dram)
-    slope = jax.grad(lambda x: gpu.replace(dram_bandwidth=x).gpu.cpi.dram)(bandwidth)
-    assert float(slope) == pytest.approx(-cycles / bandwidth)
-    with pytest.raises(DseError, match=r"limits.warps_per_sm: found a number that JAX traces"):
-        jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
 
 
 @pytest.mark.slow

@@ -27,12 +27,9 @@ def test_some_of_each_kind():
     assert all(0 < item.registers <= 32 for item in checked[:5])
 
 
-def test_a_load_through_the_l1_is_not_one_past_it():
+def test_what_the_compiler_changes_is_noticed():
     [actual] = check([benchmarks.chase("cg")], [compiled((benchmarks.chase("ca"), 80))])
     assert actual.problem == "found 0 LDG.64.STRONG.GPU, expected 64"
-
-
-def test_what_the_compiler_folds_is_noticed():
     # x + i + i + ... is one multiplication for several additions
     source = benchmarks.source("pipes.cu", "pipes")
     folded = replace(source, text=source.text.replace("mad.lo.u32 %0, %0, %1, %2;", "add.u32 %0, %0, %1;"))

@@ -50,6 +50,9 @@ def test_which_classes_share_a_pipe():
         same = PIPES.get(pair.first, pair.first) == PIPES.get(pair.second, pair.second)
         assert pair.one == same, pair
         assert min(pair.error_one, pair.error_two) < 0.01 < max(pair.error_one, pair.error_two)
+    cut = replace(recorded(), records=[r for r in recorded().records if r.benchmark != "chase"])
+    with pytest.raises(DseError, match=r"records: found none of chase, cache ca"):
+        derive.values(cut)
 
 
 def test_doubts_are_reported():
@@ -68,12 +71,6 @@ def test_doubts_are_reported():
     first = replace(recorded().records[5], repeats=Repeats((1.0, 2.0, 3.0), False))
     lines = derive.warnings(replace(recorded(), records=[first]), actual)
     assert lines[-1].startswith("1 of 1 did not settle; the first: pipes, class fp32")
-
-
-def test_what_is_missing_is_named():
-    cut = replace(recorded(), records=[r for r in recorded().records if r.benchmark != "chase"])
-    with pytest.raises(DseError, match=r"records: found none of chase, cache ca"):
-        derive.values(cut)
 
 
 def test_records_are_read_as_they_were_written(tmp_path):

@@ -19,7 +19,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> gpus.GpuFile:
     return gpus.load(path)
 
 
-def test_numbers(file: gpus.GpuFile):
+def test_numbers_and_their_sources(file: gpus.GpuFile):
     gpu = file.gpu
     assert float(gpu.sm_count) == SMS
     assert float(gpu.clock) == pytest.approx(MHZ * 1e6, rel=1e-4)
@@ -29,9 +29,6 @@ def test_numbers(file: gpus.GpuFile):
     assert float(gpu.l2_bytes) == 2**24
     assert int(gpu.limits.warps_per_sm) == 64
     assert int(gpu.limits.shared_bytes_per_block) == 166912
-
-
-def test_sources(file: gpus.GpuFile):
     fields = {field.field: field for field in file.fields}
     measured = {name for name, field in fields.items() if field.provenance == "measured here"}
     groups = {name for name in fields if name.startswith(("cpi.", "latency.")) and ".mma_" not in name}
@@ -48,16 +45,13 @@ def test_sources(file: gpus.GpuFile):
     assert "measured by dse" in file.path.read_text().lower()
 
 
-def test_which_gpu_of_the_catalogue_is_like_it():
+def test_which_gpu_of_the_catalogue_is_like_it(tmp_path: Path):
     assert like("NVIDIA H100 PCIe", "9.0").name == "NVIDIA H100 PCIe"
     assert like("NVIDIA GH200", "9.0").header.compute_capability == "9.0"
     assert like("NVIDIA GB10", "12.1").header.compute_capability == "12.1"
     assert like("NVIDIA T1000", "7.5").header.compute_capability == "7.5"
     assert slug_of("NVIDIA H100 80GB HBM3") == "h100_sxm"
     assert slug_of("NVIDIA RTX 5880 Ada Generation") == "rtx_5880_ada_generation"
-
-
-def test_an_incomplete_recording_leaves_no_file(tmp_path: Path):
     with pytest.raises(DseError, match="found none of clock"):
         write(replace(recorded(), records=[]), tmp_path / "mine.toml")
     assert not list(tmp_path.iterdir())

@@ -41,26 +41,17 @@ def test_what_is_not_made_costs_only_its_family():
     gone = benchmarks.local(1)
     some = {build: item for build, item in MADE.items() if build != gone}
     assert run(FakeDevice(), some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
-
-
-def test_time_is_up():
     assert run(FakeDevice(), MADE, budget=0.0) == (["clock"], ["time is up in clock"])
-
-
-def test_an_old_driver_is_reported_before_anything_runs():
     device = FakeDevice()
     device.driver_version = "11.8"
     with pytest.raises(DseError, match=r"^driver: found one for CUDA 11\.8"):
         run(device, MADE)
 
 
-def test_memory_is_given_back():
+def test_memory_is_given_back_and_no_more_is_run_than_was_planned():
     device = FakeDevice()
     run(device, MADE, families=("stream",))
     assert len(device.held) == 3  # what all benchmarks share
-
-
-def test_no_more_than_was_planned():
     assert 0.9 * sum(planned().values()) < len(recorded().records) <= sum(planned().values())
 
 

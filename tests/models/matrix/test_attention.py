@@ -90,9 +90,15 @@ def test_tiles_of_fewer_rows_than_the_head_exchange_scores(depth: int, tile: tup
     assert possible(A100.gpu, depth, 2, configurations).tolist() == [compiled < 166912]
 
 
-def test_causal_attention_takes_half_of_long_sequences():
+def test_causal_attention_takes_half_and_decoding_the_time_of_the_cache():
     whole, half = times(A100, [LONG[128], Attention(1, 16, 16384, 16384, 128, causal=True)])
     assert 0.48 < half / whole < 0.55
+    single = Attention(64, 32, 1, 8192, 128, key_heads=8)
+    together = replace(single, packed=True)
+    alone, packed, paged = times(H100, [single, together, replace(together, page=1)], (16, 64, 4, 3))
+    cache = 2 * 64 * 8 * 8192 * 128 * 2 / 3352e9
+    assert cache < packed <= alone
+    assert paged > packed
 
 
 @pytest.mark.parametrize("timing", [BACK_TO_BACK, BETWEEN_EVENTS])
@@ -108,15 +114,6 @@ def test_never_below_the_roofline(timing: Timing):
             bytes_ += 4 * single.batch * single.groups * single.keys * single.head_dim
             assert time >= flops / peak * 0.99
             assert time >= bytes_ / bandwidth * timing.flushed * 0.99
-
-
-def test_decoding_takes_the_time_of_the_cache_and_of_its_pages():
-    single = Attention(64, 32, 1, 8192, 128, key_heads=8)
-    together = replace(single, packed=True)
-    alone, packed, paged = times(H100, [single, together, replace(together, page=1)], (16, 64, 4, 3))
-    cache = 2 * 64 * 8 * 8192 * 128 * 2 / 3352e9
-    assert cache < packed <= alone
-    assert paged > packed
 
 
 def test_gradients_are_finite():

@@ -13,9 +13,6 @@ def test_spaces_have_the_tuners_sizes():
     assert len(space("moe", (128, 128))) == 640
     assert len(space("w8a8")) == 1280
     assert len(np.unique(space("wide"), axis=0)) == len(space("wide")) == 4800
-
-
-def test_mistakes_are_reported():
     with pytest.raises(DseError, match="space: found 'tall', expected one of moe_amd, "):
         space("tall")
 

@@ -62,23 +62,14 @@ def test_tf32_of_amd_is_single_precision_where_matrix_cores_lack_it(gpu: str, pr
     np.testing.assert_allclose(machine.mma["mma_tf32"], [1.0 / products_a_cycle], rtol=1e-3)
 
 
-def test_small_tiles_have_a_buffer_less_on_hopper_too():
+def test_what_has_room():
     table = np.array([[32, 64, 256, 1, 4, 5], [64, 64, 256, 1, 4, 4]])  # 192 of 227 KiB, 256
     assert possible(gpus.load("h800"), [Product(64, 4096, 4096)], table).tolist() == [[True, False]]
-
-
-def test_kinds_of_operands_side_by_side():
     products = [Product(64, 4096, 4096, operands=name) for name in ("bf16", "fp8_w8a8", "bf16")]
     table = np.array([[128, 256, 128, 1, 8, 4]])
     assert possible(gpus.load("h100-sxm"), products, table).tolist() == [[False], [True], [False]]
-
-
-def test_a_gpu_without_matrix_cores_is_recognised():
     with pytest.raises(DseError, match=r"found AMD .*, expected one with tensor or matrix cores"):
         Machine.of([gpus.load("mi50")])
-
-
-def test_deep_tiles_are_cut_to_the_block_of_a_scale():
     table = np.array([[128, 128, 256, 1, 4, 4], [128, 128, 128, 1, 4, 4]])  # of fp8: 256 KiB, cut 128
     [product] = [Product(64, 4096, 4096, operands="fp8_w8a8_block")]
     np.testing.assert_array_equal(possible(gpus.load("h100-sxm"), [product], table), [[True, True]])

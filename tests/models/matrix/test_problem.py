@@ -14,6 +14,10 @@ def test_a_layer_of_experts_is_two_products():
     assert first.rows == second.rows == 128
     assert first.shared_rows
     assert not second.shared_rows
+    single = Product(128, 64, 64, experts=128, topk=8)
+    assert launched_row_tiles([single], (16,))[0, 0] == (1024 + 128 * 15) // 16
+    few = Product(4, 64, 64, experts=128, topk=8)  # fewer tokens than rows of a tile: one tile a row at most
+    assert launched_row_tiles([few], (16,))[0, 0] == 32
 
 
 @pytest.mark.parametrize(("tokens", "experts", "topk"), [(1, 8, 2), (48, 16, 4), (512, 64, 6), (4096, 8, 2)])
@@ -30,32 +34,19 @@ def test_tiles_at_random_are_those_of_a_simulation(tokens: int, experts: int, to
     np.testing.assert_allclose(active_experts([single])[0], active / draws, rtol=0.02)
 
 
-def test_tiles_of_an_even_routing_are_counted():
+def test_tiles_of_even_routing_of_one_expert_and_of_batches():
     single = Product(96, 64, 64, experts=8, topk=2, routing="even")  # 24 rows an expert
     np.testing.assert_array_equal(row_tiles([single], (16, 32)), [[16, 8]])
     few = Product(3, 64, 64, experts=8, topk=1, routing="even")
     np.testing.assert_array_equal(row_tiles([few], (16,)), [[3]])
     assert active_experts([few]) == 3
-
-
-def test_one_expert_is_a_dense_product():
     single = Product(100, 64, 64)
     np.testing.assert_array_equal(row_tiles([single], (16, 64)), [[7, 2]])
     np.testing.assert_array_equal(launched_row_tiles([single], (16, 64)), [[7, 2]])
-
-
-def test_a_batch_is_as_many_products_side_by_side():
     single, batch = Product(100, 64, 64), Product(8 * 100, 64, 64, experts=8, topk=1, routing="batch")
     assert active_experts([batch]) == 8
     np.testing.assert_array_equal(row_tiles([batch], (16, 64)), 8 * row_tiles([single], (16, 64)))
     np.testing.assert_array_equal(launched_row_tiles([batch], (16, 64)), row_tiles([batch], (16, 64)))
-
-
-def test_the_grid_has_room_for_padding_of_each_expert():
-    single = Product(128, 64, 64, experts=128, topk=8)
-    assert launched_row_tiles([single], (16,))[0, 0] == (1024 + 128 * 15) // 16
-    few = Product(4, 64, 64, experts=128, topk=8)  # fewer tokens than rows of a tile: one tile a row at most
-    assert launched_row_tiles([few], (16,))[0, 0] == 32
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,13 @@ def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
     small, large = Product(16, 4096, 2048), Product(16, 4096 * 16, 2048)
     times = rows_of(L40, [small, large]).min(axis=1)
     assert times[1] > 24 * times[0]  # 16 times as large, and more than L2 holds
+    products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
+    assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
+    in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
+    without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
+    there = np.isfinite(without)
+    np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
+    assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
 
 
 @pytest.mark.parametrize(("file", "stays"), [(L40, True), (A100, False), (H800, False)])
@@ -81,15 +88,12 @@ def test_an_l2_of_two_halves_does_not_keep_weights_of_nearly_its_size(file: gpus
     assert (times.min() < size / float(file.gpu.dram_bandwidth)) == stays
 
 
-def test_rows_that_are_read_whole_lie_side_by_side():
+def test_rows_that_are_read_whole_lie_side_by_side_and_parts_cost_no_more():
     whole, parts = Product(16, 2**21, 64), Product(16, 2**15, 4096)
     without, slow = (rows_of(L40, [whole, parts], turn=turn) for turn in (0.03, 14.0))
     there = np.isfinite(without[0])
     ratio = slow[:, there] / without[:, there]
     assert ratio[0].max() < 1.05 < 1.3 < ratio[1].max()
-
-
-def test_parts_of_what_l2_fetches_cost_no_more_than_the_whole():
     tiles = np.array([[16, 64, depth, 8, 4, 2] for depth in (32, 64)])  # rows of 32 and 64 bytes
     product = Product(16, 2**17, 2048, operands="int8_w8a16")
     shorter, whole = predict([A100], [product], tiles, default())[0, 0]
@@ -102,19 +106,6 @@ def test_blocks_of_two_warps_share_schedulers_by_pairs():
     times = predict([A100], products, np.array([[16, 32, 128, 8, 2, 5]]), default())[0, :, 0]
     assert times[1] > 1.3 * times[0]
     assert times[2] < 1.2 * times[1]
-
-
-def test_short_rows_cost_nothing_out_of_l2():
-    in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
-    without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
-    there = np.isfinite(without)
-    np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
-    assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
-
-
-def test_time_grows_with_tokens():
-    products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
-    assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
 
 
 @pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "turn", "launch", "idle_block"])
@@ -135,8 +126,9 @@ def test_what_does_not_fit_in_shared_memory_is_never_done():
 
 def test_axes_broadcast_as_loops_do():
     products = [Product(7, 512, 1024), *experts_layer(48, 16, 4, 1024, 512, "fp8_w8a8_block")]
-    together = predict([A100, H800], products, TABLE, default())
-    for row, file in enumerate((A100, H800)):
+    files = [A100, H800, gpus.load("mi300x")]
+    together = predict(files, products, TABLE, default())
+    for row, file in enumerate(files):
         for place, product in enumerate(products):
             alone = predict([file], [product], TABLE, default())[0, 0]
             np.testing.assert_allclose(together[row, place], alone, rtol=1e-5)
@@ -174,10 +166,7 @@ def test_small_tiles_of_fp8_are_converted_where_only_shared_memory_feeds_fp8():
 
     assert ratio("l40") < 0.75
     assert ratio("h100-sxm") > ratio("l40") + 0.05
-
-
-def test_only_small_tiles_of_fp8_wait_for_conversions():
-    """On Hopper tiles of 16 rows are made fp16 in registers, those of 64 rows are not, nor any on Ada."""
+    # On Hopper tiles of 16 rows are made fp16 in registers, those of 64 rows are not, nor any on Ada.
     tiles = np.array([[16, 128, 128, 1, 4, 3], [64, 128, 128, 1, 4, 3]])
     products = [Product(65536, 512, 1024, operands="fp8_w8a8")]
     slow = eqx.tree_at(lambda one: one.fp8_slots, default(), jnp.asarray(8.0, jnp.float32))
@@ -219,13 +208,6 @@ def test_never_below_the_roofline(timing: Timing):
     products += [*experts_layer(64, 16, 2, 4096, 1024), *experts_layer(4096, 8, 2, 512, 256, "fp8_w8a8")]
     times = predict(FILES, products, TABLE, timing=timing)
     assert (times >= bound(FILES, products, timing)[:, :, None]).all()
-
-
-@pytest.mark.slow
-def test_vendors_side_by_side():
-    files, products = [A100, gpus.load("mi300x")], [Product(64, 4096, 4096), Product(4096, 4096, 4096)]
-    alone = [predict([file], products, TABLE)[0] for file in files]
-    np.testing.assert_allclose(predict(files, products, TABLE), alone, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -279,19 +261,19 @@ def test_launches_between_events_take_longer():
     warm, cold = timed([Product(16, 4096, 4096), Product(4096, 4096, 4096, operands="fp32")], TABLE)
     there = np.isfinite(warm)
     assert (cold[there] > warm[there] + 2e-6).all()
-
-
-def test_tensor_cores_that_pause_between_launches_keep_their_clock():
     products = [Product(size, size, size) for size in (4096, 16384)]
     warm, cold = (times[:, 0] for times in timed(products, np.array([[128, 128, 32, 8, 4, 4]])))
     assert cold[0] < warm[0]  # 256 MB are written in a quarter of its time
     assert 0.99 < cold[1] / warm[1] < 1.01
 
 
-def test_narrow_copies_are_slow():
+def test_narrow_copies_are_slow_and_blocks_that_drift_apart_read_more():
     """A depth of 4,095: no 16-byte copy, none that is asynchronous."""
     aligned, narrow = rows_of(A100, [Product(1024, 4096, 4096), Product(1024, 4096, 4095)])
     assert narrow.min() > 1.3 * aligned.min()
+    # The same work for each pass, eight times the depth: L2 keeps less of what blocks share.
+    short, long = rows_of(A100, [Product(8192, 8192, 4096), Product(8192, 8192, 65536)], drift=0.3)
+    assert long.min() > 17 * short.min()
 
 
 def test_weights_by_columns_conflict_without_tensor_cores():
@@ -305,9 +287,3 @@ def test_weights_by_columns_conflict_without_tensor_cores():
     small = (TABLE[:, 0] == 64) & (TABLE[:, 1] == 64)
     assert (columns[small] > 1.5 * rows[small])[np.isfinite(rows[small])].all()
     np.testing.assert_allclose(other_rows.min(), other_columns.min(), rtol=0.1)
-
-
-def test_blocks_that_drift_apart_read_more():
-    """The same work for each pass, eight times the depth: L2 keeps less of what blocks share."""
-    short, long = rows_of(A100, [Product(8192, 8192, 4096), Product(8192, 8192, 65536)], drift=0.3)
-    assert long.min() > 17 * short.min()

@@ -237,15 +237,12 @@ def test_loads_for_the_next_trip_are_as_in_the_unrolled_loop(trips, within):
         np.testing.assert_allclose(actual.warp_latency, expected.warp_latency, rtol=1e-12)
 
 
-def test_many_branches_under_one_load_stay_few_ways():
+def test_many_branches_stay_few_ways_and_a_warp_that_splits_takes_both():
     # 2^40 ways: where nothing is waited for, their mean is exact.
     sides = WfgBranch(taken=0.5, passed=0.5, then=(Scratchpad(cycles=1),), otherwise=(Scratchpad(cycles=3),))
     graph = (Memory(bytes=128, name="A"), *[sides] * 40, Scratchpad(cycles=0, uses=("A",)))
     machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=128, mem_latency=10)
     assert average_warp(graph, machine, jnp.float64(1)).warp_latency == pytest.approx(81)
-
-
-def test_a_warp_that_splits_takes_both_sides():
     branch = WfgBranch(taken=1, passed=1, then=(Scratchpad(cycles=10),), otherwise=(Barrier(), Barrier()))
     machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=1, mem_latency=10)
     actual = [average_warp((branch,), machine, jnp.float64(1), serial=serial) for serial in (False, True)]

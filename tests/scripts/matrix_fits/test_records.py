@@ -50,9 +50,6 @@ def test_recorded_bests(tmp_path: Path):
     [product] = dense.products
     assert (product.tokens, product.columns, product.depth, product.experts) == (64, 512, 7168, 1)
     assert dense.block == ()
-
-
-def test_recorded_bests_of_amd(tmp_path: Path):
     options = f",{','.join(AMD_PARAMETERS)}"
     header, *rows = BEST.replace(",space", f"{options},space").splitlines()
     arguments = "\n".join([header, rows[-1].replace(",AMD-moe", ",0,16,2,AMD-moe")]) + "\n"
@@ -81,39 +78,23 @@ def test_a_folder_without_them_has_none(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("text", "old", "new", "message"),
     [
-        (",16,8,2,1024", ",16,8,2," + "9" * 5000, "line 2: H: found '9+', expected a whole number above 0"),
-        (",7.5,", ",nan,", "line 2: avg_duration: found 'nan', expected a number above 0"),
-        (",7.5,", ",,", "line 2: avg_duration: found '', expected"),
-        ("avg_duration", "duration", "line 2: avg_duration: missing, expected a column"),
-        (",1024,512,", ",1024,,", "line 2: N: found '', expected a whole number"),
-        (",16,8,2", ",-1,8,2", "line 2: M: found '-1', expected a whole number above 0"),
+        (NEAR, ",16,8,2,1024", ",16,8,2," + "9" * 5000, "line 2: H: found '9+', expected a whole number"),
+        (NEAR, ",7.5,", ",nan,", "line 2: avg_duration: found 'nan', expected a number above 0"),
+        (NEAR, ",7.5,", ",,", "line 2: avg_duration: found '', expected"),
+        (NEAR, "avg_duration", "duration", "line 2: avg_duration: missing, expected a column"),
+        (NEAR, ",1024,512,", ",1024,,", "line 2: N: found '', expected a whole number"),
+        (NEAR, ",16,8,2", ",-1,8,2", "line 2: M: found '-1', expected a whole number above 0"),
+        (NEAR, "7.45", "-1", "line 3: avg_duration: found '-1'"),
+        (NEAR, "w2,16", "w2,x", "line 4: M: found 'x', expected a whole number"),
+        (BEST, "128x128,256", "128x,256", "line 2: block_shape: found '128x', expected one as 128x128"),
+        (BEST, "in_space", "inside", "line 2: in_space: missing, expected a column"),
+        (BEST, "64,16,128,128", "64,16,,128", "line 2: BLOCK_SIZE_N: found"),
     ],
 )
-def test_an_invalid_row_is_reported_in_one_line(tmp_path: Path, old: str, new: str, message: str):
-    folder = written(tmp_path, "near_best.csv.gz", NEAR.replace(old, new, 1))
-    with pytest.raises(DseError, match=f"near_best.csv.gz: {message}"):
-        near_best(folder)
-
-
-def test_an_invalid_block(tmp_path: Path):
-    with pytest.raises(DseError, match="line 2: block_shape: found '128x', expected one as 128x128"):
-        recorded(written(tmp_path, "recorded_best.csv.gz", BEST.replace("128x128,256", "128x,256", 1)))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("near_best.csv.gz", NEAR.replace("topk", "k"), "line 2: topk: missing, expected a column"),
-        ("near_best.csv.gz", NEAR.replace("7.45", "-1"), "line 3: avg_duration: found '-1'"),
-        ("near_best.csv.gz", NEAR.replace("w2,16", "w2,x"), "line 4: M: found 'x', expected a whole number"),
-        ("recorded_best.csv.gz", BEST.replace("in_space", "inside"), "in_space: missing, expected a column"),
-        ("recorded_best.csv.gz", BEST.replace("64,16,128,128", "64,16,,128"), "line 2: BLOCK_SIZE_N: found"),
-    ],
-)
-def test_errors_of_a_file_are_reported(tmp_path: Path, name: str, text: str, said: str):
-    written(tmp_path, name, text)
-    read = near_best if name.startswith("near") else recorded
-    with pytest.raises(DseError, match=said):
-        read(tmp_path)
+def test_an_invalid_row_is_reported_in_one_line(tmp_path: Path, text: str, old: str, new: str, message: str):
+    name, read = ("near_best", near_best) if text is NEAR else ("recorded_best", recorded)
+    folder = written(tmp_path, f"{name}.csv.gz", text.replace(old, new, 1))
+    with pytest.raises(DseError, match=f"{name}.csv.gz: {message}"):
+        read(folder)

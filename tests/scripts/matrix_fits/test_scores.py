@@ -50,13 +50,10 @@ def test_space_of_sets_has_their_tiles_with_their_groups_alone():
     assert len(table) == 2 * 2 * 4  # warps and stages
 
 
-def test_popularity_is_what_was_counted():
+def test_popularity_is_what_was_counted_and_chance():
     single = case(2000)
     actual, _ = near_best_hits([single], trained(*single.configurations))
     np.testing.assert_array_equal(actual["popularity"], [[1, 1, 1]])
-
-
-def test_chance():
     single = case(0)
     actual, _ = near_best_hits([single], trained())
     there = int(np.isfinite(predicted(WIDE)).sum())

@@ -117,9 +117,6 @@ def test_several_programs(write):
     assert (second.preds, second.loops) == (((), (0, 1)), (Loop(1, 2, 3),))
     assigned = write("warps = 3", "warps = 3\nassignment = [1, 0, 1]", TWO)
     assert graphs.load(assigned).case.assignment == (1, 0, 1)
-
-
-def test_shipped_experiments_are_those_of_the_paper():
     kernels = catalogue.folder("kernels")
     mix = graphs.load(kernels / "instruction_mix" / "graph.toml").case
     assert (mix.warps, mix.issue_limit, mix.programs[0].loops) == (48, 1, (Loop(0, 5, 256),))

@@ -138,9 +138,6 @@ def test_a_phase_loads_meets_computes_meets_and_stores():
     assert "".join(four.kind) == "mmcb" + "cccb" * 3 + "m"
     np.testing.assert_allclose(np.bincount(four.part, four.share)[sorted(set(four.part))], 1)
     assert names(graph_of(barriers=2, fp32=1, barrier=1)) == ["barrier", "fp32"] * 2
-
-
-def test_dataflow_holds_no_load():
     parts: dict[str, int] = {"fp32": 2, "load_passes": 1, "load": 1, "store": 1}
     actual = graph_of(dataflow=True, **parts)
     assert names(actual) == ["load passes", "load", "fp32", "fp32", "store"]
@@ -207,9 +204,6 @@ def test_others_beside_do_not_matter():
     assert sum(done) == 18
     alone = [predict(*jax.tree.map(lambda x, i=i: x[i : i + 1], (warp, launch)))[0][0] for i in (0, 5)]
     np.testing.assert_array_equal(alone, whole[[0, 5]])
-
-
-def test_a_kernel_that_does_nothing_takes_no_time():
     nothing = kernels(1, 0, **dict.fromkeys((*CLASSES, "load_insts", "store_insts", "shared_insts"), 0.0))
     cycles, _ = predict(warps_of(gpus.load("a100", np.float64).gpu, nothing), launches(1, waves=8.0))
     assert cycles[0] == 0

@@ -28,9 +28,6 @@ def test_nested_loops_run_trips_times():
     assert NESTED.runs.tolist() == [1, 6, 6, 6, 2, 1]
     assert (NESTED.entries, NESTED.depth, NESTED.barriers, len(NESTED)) == (22, 2, 6, 6)
     assert NESTED.loops[0] == Loop(1, 5, 2)  # the outer one first
-
-
-def test_a_dependence_is_on_the_latest_earlier_run():
     unrolled = NESTED.unrolled()
     assert unrolled.preds[1] == (0,)  # instruction 1 in the first iteration: 3 has not run
     assert unrolled.preds[4] == (0, 3)  # in the second

@@ -29,9 +29,6 @@ def test_what_has_no_room_in_a_word_does_not_suit_ticks():
     others = [case(0.1), case(2.0**-70), case(5e-324), case(1.0, 2.0**28)]
     others += [case(1.0, trips=2**28), case(1.0, warps=128, trips=2**17)]
     assert suit_ticks(CaseColumns.of([*suit, *others])).tolist() == [True] * 5 + [False] * 6
-
-
-def test_taken_cases_are_those_cases():
     rng = np.random.default_rng(4)
     cases = [random_case(rng, EVERY) for _ in range(5)] + [Case((rolled_program(rng),), 2) for _ in range(3)]
     numbers = np.array([7, 0, 3, 3, 6])

@@ -1,11 +1,13 @@
 """The counts of the critical path are the derivatives of the makespan."""
 
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracle import random_case
 
 from dse.simulator import Case, Program, Terms, makespans, simulate
 
@@ -14,24 +16,11 @@ STEP = 1e-6  # cycles: smooth points have no kink so near
 
 def smooth_case(rng: np.random.Generator, order: str) -> Case:
     """Terms that are all different real numbers."""
-    n, subsystems = int(rng.integers(4, 24)), int(rng.integers(1, 5))
-    s = rng.integers(0, subsystems, n)
-    preds = tuple(
-        tuple(int(j) for j in rng.choice(i, min(i, rng.integers(0, 4)), replace=False)) for i in range(n)
-    )
-    kind = "".join("b" if i % 9 == 8 else "c" for i in range(n))
-    throughput_cycles, latency_cycles = rng.uniform(0.5, 6, n), rng.uniform(4, 60, n)
-    slots = int(rng.integers(1, 3))
-    return Case(
-        (Program(s, throughput_cycles, latency_cycles, preds, kind, rng.uniform(0, 2, n)),),
-        warps=int(rng.integers(1, 5)),
-        slots=slots,
-        groups=slots + int(rng.integers(0, 3)),
-        issue_limit=float(rng.choice([math.inf, rng.uniform(0.3, 2)])),
-        caps=(float(rng.choice([3, math.inf])),),
-        order=order,
-        scheduler=str(rng.choice(["rr", "gto", "oldest"])),
-    )
+    case = random_case(rng, "valve cap barriers sequence", grid=None)
+    [program] = case.programs
+    ranges = {"throughput_cycles": (0.5, 6.0), "latency_cycles": (4.0, 60.0), "same_warp": (0.0, 2.0)}
+    terms = {name: rng.uniform(low, high, len(program)) for name, (low, high) in ranges.items()}
+    return replace(case, programs=(replace(program, **terms),), order=order)
 
 
 @pytest.fixture(scope="module")

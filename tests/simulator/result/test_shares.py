@@ -76,17 +76,12 @@ def test_nothing_takes_no_share(found):
     for kind in KINDS:
         np.testing.assert_array_equal(getattr(none, kind), [0, 0])
     np.testing.assert_array_equal(none.instructions[0], [0, 0])
-
-
-def test_shares_add_up(simulated):
-    for n, case in enumerate(simulated.cases):
-        single = shares(simulated, n)
-        total = sum(getattr(single, kind).sum() for kind in KINDS) + single.issue
-        assert total == pytest.approx(1 if simulated.makespan[n] else 0, abs=1e-12)
-        by_instruction = sum(x.sum() for x in single.instructions) + single.issue
-        assert by_instruction == pytest.approx(total, abs=1e-12)
-        assert [len(x) for x in single.instructions] == [len(program) for program in case.programs]
-        assert {len(getattr(single, kind)) for kind in KINDS} == {case.subsystems}
+    single = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
+    with pytest.raises(ValueError, match="found no critical paths"):
+        shares(simulate([Case((single,), 1)]), 0)
+    long = replace(single, loops=(Loop(0, 1, 2**28),))
+    with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
+        simulate([Case((long,), 1)], critical=True)
 
 
 def test_equals_a_walk_along_the_path_in_plain_python(simulated):
@@ -112,15 +107,6 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated):
         assert single.issue == pytest.approx(valve / expected.makespan)
         reached["issue"] += valve > 0
     assert min(reached.values()) > 3
-
-
-def test_what_has_no_path():
-    single = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
-    with pytest.raises(ValueError, match="found no critical paths"):
-        shares(simulate([Case((single,), 1)]), 0)
-    long = replace(single, loops=(Loop(0, 1, 2**28),))
-    with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
-        simulate([Case((long,), 1)], critical=True)
 
 
 TWO = Program(np.array([0, 1]), np.ones(2), np.full(2, 4.0), ((), (0,)))
