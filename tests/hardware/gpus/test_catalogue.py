@@ -49,10 +49,7 @@ def test_names_aliases_and_full_names_are_of_one_card_and_find_it():
         ("mi250", "mi250"),
         ("mi300x", "MI300X"),
         ("rx_9070_xt", "9070-xt"),
-        (
-            "a100_pcie_80_gb",
-            "NVIDIA A100 80GB PCIe | NVIDIA_A100_80GB_PCIe",
-        ),  # as drivers and vLLM spell them
+        ("a100_pcie_80_gb", "NVIDIA A100 80GB PCIe | NVIDIA_A100_80GB_PCIe"),
         ("gh200", "NVIDIA GH200 480GB"),
         ("rtx_4060_mobile", "NVIDIA GeForce RTX 4060 Laptop GPU"),
         ("rtx_pro_6000_blackwell", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
