@@ -54,6 +54,8 @@ def gpu(name: AnyGpu) -> GpuFile:
     **Raises:** DseError for an unknown GPU (with the nearest names) or an invalid value in the file.
     **Source:** `dse gpus show NAME` lists the source of each value.
     """
+    if not isinstance(name, str | Path | GpuFile):
+        raise DseError(f"gpu: found {name!r}, expected a name, a file or a GPU")
     return gpus.load(name)
 
 
@@ -72,6 +74,8 @@ def kernel(
     """
     if isinstance(name, str | Path):
         return readers.kernel(name, given, source=source, compiled=compiled)
+    if not isinstance(name, Counts):
+        raise DseError(f"kernel: found {name!r}, expected a name, a file or a kernel")
     return name
 
 

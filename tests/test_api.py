@@ -1,5 +1,9 @@
 """The names that `import dse` offers."""
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,20 +69,36 @@ def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.grad(total)(gpu)))
 
 
-def test_mistakes_of_predict(toy_kernel):
-    with pytest.raises(DseError, match="launch: toy: found 'blok', expected one of block, items"):
-        dse.predict(toy_kernel, GPU, {"blok": 64})
-    with pytest.raises(DseError, match="launch: toy: found no items, expected each parameter"):
-        dse.predict(toy_kernel, GPU, {"block": 64})
-    with pytest.raises(DseError, match="found values of block 2, items 3, expected equally many"):
-        dse.predict(toy_kernel, GPU, {"block": [64, 128], "items": [1, 2, 4]})
+MISTAKES: dict[str, Callable[[Any], Any]] = {
+    "launch: toy: found 'blok', expected one of block, items": lambda toy: dse.predict(toy, GPU, {"blok": 1}),
+    "launch: toy: found no items, expected each parameter": lambda toy: dse.predict(toy, GPU, {"block": 64}),
+    "found values of block 2, items 3, expected equally many": lambda toy: dse.predict(
+        toy, GPU, {"block": [64, 128], "items": [1, 2, 4]}
+    ),
+    "launch: toy: block: found [], expected numbers": lambda toy: dse.predict(
+        toy, GPU, {"block": [], "items": 1}
+    ),
+    "gpu: found bare numbers": lambda toy: dse.predict(dse.gpu(GPU).gpu, "reduction", REDUCTION),  # type: ignore[call-overload]
+    "model: found none, expected at least one": lambda toy: dse.rank(toy, GPU, []),
+    "sample: found 0, expected at least 1": lambda toy: dse.rank(toy, GPU, sample=0),
+    "measure: found -1.0, expected seconds above 0": lambda toy: dse.tune(toy, GPU, lambda row: -1.0, 1),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes(toy_kernel, message):
+    with pytest.raises(DseError, match=re.escape(message)):
+        MISTAKES[message](toy_kernel)
+
+
+def test_values_of_launches_may_be_floats_of_a_table_and_names_exchanged():
     usual = dse.predict("reduction", GPU, REDUCTION, "roofline")
+    floats = {name: np.array([float(value)]) for name, value in REDUCTION.items()}
+    assert dse.predict("reduction", GPU, floats, "roofline").seconds == [usual.seconds]
     exchanged = dse.predict(GPU, "reduction", REDUCTION, "roofline")
     assert exchanged.seconds == usual.seconds
     with pytest.raises(DseError, match="model: found pipeline, which is simulated, expected a closed form"):
         jax.grad(lambda gpu: dse.predict(gpu, "reduction", REDUCTION, "pipeline").seconds)(dse.gpu(GPU))
-    with pytest.raises(DseError, match="gpu: found bare numbers"):
-        dse.predict(dse.gpu(GPU).gpu, "reduction", REDUCTION)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("name", [name for name in dse.__all__ if name not in ("models", "__version__")])

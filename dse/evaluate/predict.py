@@ -120,13 +120,22 @@ def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndar
     missing = [name for name in space if name not in stated]
     if missing:
         raise DseError(f"launch: {kernel.name}: found no {', '.join(missing)}, expected each parameter")
-    arrays = {name: np.atleast_1d(np.asarray(stated[name])) for name in (space or stated)}
+    arrays = {name: _numbers(f"launch: {kernel.name}: {name}", stated[name]) for name in (space or stated)}
     try:
         shape = np.broadcast_shapes(*(x.shape for x in arrays.values()))
     except ValueError:
         actual = ", ".join(f"{name} {x.size}" for name, x in arrays.items() if x.size > 1)
         raise DseError(f"launch: {kernel.name}: found values of {actual}, expected equally many") from None
     return {name: np.broadcast_to(x, shape) for name, x in arrays.items()}
+
+
+def _numbers(where: str, values: Any) -> np.ndarray:
+    """Return values as an array [L]: whole numbers, as also a table of floats has them, as integers."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.dtype.kind not in "biuf" or not array.size or not np.isfinite(array).all():
+        raise DseError(f"{where}: found {values!r}, expected numbers")
+    whole = array.astype(np.int64)
+    return whole if (whole == array).all() else array
 
 
 class _Request(NamedTuple):

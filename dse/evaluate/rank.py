@@ -196,6 +196,8 @@ def configurations(
     if not kernel.space.names:
         return {"configuration": np.ones(1, int)}
     sizes = sizes_of(kernel, problem)
+    if sample is not None and sample < 1:
+        raise DseError(f"sample: found {sample}, expected at least 1")
     index = kernel.space.indices(sizes) if sample is None else kernel.space.sample(sample, sizes, seed)
     if not len(index):
         raise kernel.space.emptiness(kernel.name, sizes)

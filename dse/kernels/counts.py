@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -146,11 +148,13 @@ class Counts(Protocol):
 
 
 def sizes_of(kernel: Counts, changed: Mapping[str, Number] | None = None) -> dict[str, Number]:
-    """Return a kernel's problem sizes with changes. **Raises:** DseError for an unknown size."""
+    """Return a kernel's problem sizes with changes. **Raises:** DseError for an unknown size or no number."""
     sizes = dict(kernel.problem)
-    for name in changed or ():
+    for name, value in (changed or {}).items():
         if name not in sizes:
             raise DseError(f"{kernel.name}: problem: found {name!r}, {one_of(name, sizes)}")
+        if not (isinstance(value, Real) and isfinite(value)):
+            raise DseError(f"{kernel.name}: problem: {name}: found {value!r}, expected a number")
     return sizes | dict(changed or {})
 
 

@@ -52,8 +52,10 @@ def get(model: str | Model) -> Model:
 
 
 def get_all(models: Iterable[str | Model]) -> tuple[Model, ...]:
-    """Return several models, see `get`."""
-    return tuple(map(get, models))
+    """Return several models, see `get`. **Raises:** DseError for none."""
+    if not (registered := tuple(map(get, models))):
+        raise DseError("model: found none, expected at least one")
+    return registered
 
 
 def module(name: str) -> ModuleType:

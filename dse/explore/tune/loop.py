@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
@@ -112,9 +113,9 @@ def run(
     def timed(index: int) -> tuple[float | None, float]:
         """Measure one; return also its share of the elapsed time."""
         begin, fastest = time.monotonic(), done[-1].fastest if done else None
-        times = [measure(configuration(index))]
+        times = [_seconds(measure(configuration(index)))]
         while len(times) < repeats and (times[-1] or math.inf) <= NEAR * (fastest or math.inf):
-            times.append(measure(configuration(index)))
+            times.append(_seconds(measure(configuration(index))))
         ran = [seconds for seconds in times if seconds is not None]
         middle = statistics.median(ran) if len(ran) == len(times) else None
         return middle, (time.monotonic() - begin) / parallel
@@ -146,6 +147,15 @@ def run(
                 _keep(journal, kept, row)
                 tell(index, seconds)
     return Run(tuner, tuple(done), ended)
+
+
+def _seconds(answer: Any) -> float | None:
+    """Check a measurement: None, and what is not finite, for one that failed."""
+    if answer is None or (isinstance(answer, Real) and not math.isfinite(answer)):
+        return None
+    if not isinstance(answer, Real) or answer <= 0:
+        raise DseError(f"measure: found {answer!r}, expected seconds above 0, or None for a failure")
+    return float(answer)
 
 
 def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
