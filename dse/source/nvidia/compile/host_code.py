@@ -20,7 +20,12 @@ _STATED = {  # what headers that are installed need of those of the host
     "cassert": "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n",
     "cstdint": "".join(f"typedef {kind} {name};\n" for name, kind in _INTEGERS.items()),
 }
-_TYPES = _INTEGERS | {"intptr_t": "long long", "uintptr_t": "unsigned long long", "ulong": "unsigned long"}
+_TYPES = _INTEGERS | {
+    "intptr_t": "long long",
+    "uintptr_t": "unsigned long long",
+    "ssize_t": "long",
+    "ulong": "unsigned long",
+}
 _VALUES = {  # macros of limits.h, float.h, stdint.h and math.h
     **{f"INT{bits}_MAX": str(2 ** (bits - 1) - 1) for bits in (8, 16, 32)},
     **{f"INT{bits}_MIN": f"(-{2 ** (bits - 1) - 1} - 1)" for bits in (8, 16, 32)},
@@ -163,14 +168,16 @@ def without_host(*texts: str) -> list[str]:
     """
     macros = [macro for text in texts for macro in _device_macros(text)]
     device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
-    return [_without_host(text, device) for text in texts]
+    unqualified = any("using namespace std" in text for text in texts)
+    host = re.compile(f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY)
+    return [_without_host(text, device, host) for text in texts]
 
 
-def _without_host(text: str, device: re.Pattern[str]) -> str:
+def _without_host(text: str, device: re.Pattern[str], host: re.Pattern[str]) -> str:
     code = _MASKED.sub(lambda match: _blank(match[0]), text)
     kept = [(match.start(), match.end()) for match in _DIRECTIVE.finditer(text)]
     pieces, begun = [], 0
-    for start, end in _host_spans(code, 0, len(code), device):
+    for start, end in _host_spans(code, 0, len(code), device, host):
         pieces.append(text[begun:start])
         at = start
         for first, last in kept[bisect(kept, (start, 0)) :]:
@@ -183,22 +190,26 @@ def _without_host(text: str, device: re.Pattern[str]) -> str:
     return "".join([*pieces, text[begun:]])
 
 
-def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+def _host_spans(
+    code: str, start: int, end: int, device: re.Pattern[str], host: re.Pattern[str]
+) -> Iterator[tuple[int, int]]:
     """Yield the spans of a namespace's declarations for the host."""
     while start < end:
         stop = closed(code, start, end, ";{")
         head = code[start:stop]
+        plain = _NO_VALUE.sub("", head)
+        assigned = closed(plain, 0, len(plain), "=") < len(plain)
         if stop < end and code[stop] == "{":
             close = closed(code, stop + 1, end, "}")
             if _SCOPE.search(head):
-                yield from _host_spans(code, stop + 1, close, device)
+                yield from _host_spans(code, stop + 1, close, device, host)
                 start = close + 1
                 continue
-            function = "(" in head and not _TYPE.match(head) and "=" not in _TEMPLATE.sub("", head)
+            function = "(" in head and not _TYPE.match(head) and not assigned
             stop = close if function else closed(code, close + 1, end, ";")
         whole = code[start : stop + 1]
-        called = "(" in head and "=" not in head and not _TYPE.match(head)
-        if not device.search(whole if _TYPE.match(head) else head) and (called or _HOST_ONLY.search(whole)):
+        called = "(" in head and not assigned and not _TYPE.match(head)
+        if not device.search(whole if _TYPE.match(head) else head) and (called or host.search(whole)):
             yield start + len(head) - len(head.lstrip()), min(stop + 1, end)
         start = stop + 1
 
@@ -233,10 +244,15 @@ _MASKED = re.compile(  # comments, strings, characters and directives
     re.DOTALL | re.MULTILINE,
 )
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE | re.DOTALL)
-_BRACKET = re.compile(r"[(){}\[\];]")
+_BRACKET = re.compile(r"[(){}\[\];=]")
 _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
-_TEMPLATE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*[\w_])")
+_NO_VALUE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*\w)|\boperator\s*[^\s\w(]+")  # where = assigns nothing
 _TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef|struct|class|union|enum)\b")
-_HOST_ONLY = re.compile(
-    r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
+_HOST_ONLY = (
+    r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"
+    r"|\b(?:at|torch|c10)::"
+)
+_OF_HOST_STD = (  # under `using namespace std`
+    r"\b(?:vector|deque|list|(?:unordered_)?(?:map|set)|(?:priority_)?queue|stack|function|(?:shared|unique)_ptr)\s*<"
+    r"|\b(?:string|[io]?(?:string|f)?stream|thread|mutex|mt19937)\b"
 )

@@ -24,12 +24,15 @@ using namespace std;
 enum Mode { PLAIN, FAST };
 const int WARP = 32;
 static std::vector<float> results;
+template <typename T> using Pairs = vector<T>;
 cublasHandle_t handle;
 typedef float Aligned __attribute__((aligned(16)));
 void launch(cudaStream_t stream);
 struct Timer { std::vector<double> times; void stop() { times.push_back(0.0); } };
 struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; } };
 constexpr int twice(int x) { return 2 * x; }
+inline void require(cudaError_t code, const char *file, bool stop = true) { if (code && stop) exit(code); }
+bool operator==(const Tile &a, const Tile &b) { return a.rows == b.rows; }
 
 namespace inner { namespace {
 template <typename T> DEVICE T clamp(T x, T most) { return std::min(x, most); }
@@ -86,7 +89,15 @@ def test_lines_keep_their_numbers_and_directives_stay():
     assert [len(line) for line in lines] == [len(line) for line in after]
     assert all(b in (a, " " * len(a)) for a, b in zip(lines, after, strict=True))
     kept = ("#ifdef VERBOSE", "#endif", "__global__", "DEVICE T clamp", "constexpr int twice", "struct Tile")
-    gone = ("int main", "launch(", "std::vector", "cublasHandle_t", "PYBIND11_MODULE", "std::string name")
+    gone = (
+        "int main",
+        "launch(",
+        "vector<",
+        "cublasHandle_t",
+        "PYBIND11_MODULE",
+        "std::string name",
+        "operator==",
+    )
     assert [text in blanked for text in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
 
 
@@ -106,6 +117,7 @@ __global__ void f(uint8_t *x, int64_t n, float *y) {
   static_assert(most_of<uint8_t>() == UCHAR_MAX && most_of<int64_t>() == INT64_MAX);
   static_assert(std::numeric_limits<int>::lowest() == INT_MIN && most_of<short>() == SHRT_MAX);
   static_assert(std::is_same<std::decay_t<const int&>, int>::value && most_of<float>() == FLT_MAX);
+  static_assert(sizeof(std::make_unsigned_t<char>) == 1 && std::make_signed_t<uint64_t>(-1) < 0);
   std::array<float, 3> three{y[3], y[4]};
   y[5] = both(std::move(three)).second;
   if (threadIdx.x < n) x[threadIdx.x] = most<int>() + std::fabsf(y[2]) + std::max(y[1], (float)M_PI) + least;
