@@ -34,6 +34,7 @@ typedef __UINT64_TYPE__ uint64_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 #define NULL 0
+#define __HIP_PLATFORM_AMD__ 1
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 #define FLT_MAX __FLT_MAX__
@@ -384,6 +385,7 @@ DSE_DEVICE long long llabs(long long x) { return abs(x); }
 DSE_DEVICE float abs(float x) { return __builtin_fabsf(x); }
 DSE_DEVICE double abs(double x) { return __builtin_fabs(x); }
 DSE_DEVICE void __trap() { __builtin_trap(); }
+DSE_DEVICE void abort() { __builtin_trap(); }
 template <class... T> DSE_DEVICE int printf(const char*, T...) { return __builtin_trap(), 0; }
 #define assert(condition) ((void)0)
 

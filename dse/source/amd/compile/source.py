@@ -148,7 +148,7 @@ def _failure(name: str, log: str) -> Failure:
     message = next((line.strip() for line in lines if "error:" in line), lines[0].strip())
     message = re.sub(r"^.* declared with 'error' attribute: ", "", message)  # of prelude.h
     if match := _NO_FILE.search(message):
-        message = f"{match[1]}: include: found no {match[2]} beside the file or in the folders given"
+        message = nvrtc.no_header(match[1], match[2])
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 

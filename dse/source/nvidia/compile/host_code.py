@@ -17,7 +17,9 @@ _INTEGERS = {
     for sign, prefix in (("signed ", ""), ("unsigned ", "u"))
 }
 _STATED = {  # what headers that are installed need of those of the host
-    "cassert": "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n",
+    "cassert": "#undef assert\n#ifdef __HIP__  // where __trap may be a macro\n"
+    "#define assert(condition) ((condition) ? (void)0 : __builtin_trap())\n#else\n"
+    "#define assert(condition) ((condition) ? (void)0 : __trap())\n#endif\n",
     "cstdint": "".join(f"typedef {kind} {name};\n" for name, kind in _INTEGERS.items()),
 }
 _TYPES = _INTEGERS | {
@@ -162,22 +164,31 @@ def _has(texts: Sequence[str], name: str) -> bool:
 
 
 def without_host(*texts: str) -> list[str]:
-    """Blank out the code for the host in a file and its headers.
+    """Blank out the code for the host in a file and its headers, and declarations that need it.
 
     Line numbers do not change, and the preprocessor's lines stay.
     """
     macros = [macro for text in texts for macro in _device_macros(text)]
     device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
     unqualified = any("using namespace std" in text for text in texts)
-    host = re.compile(f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY)
-    return [_without_host(text, device, host) for text in texts]
+    host = f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY
+    codes = [_MASKED.sub(lambda match: _blank(match[0]), text) for text in texts]
+    names: set[str] = set()
+    while True:
+        needs = re.compile("|".join([host, *(rf"\b{name}\b" for name in sorted(names))]))
+        spans = [list(_host_spans(code, 0, len(code), device, needs)) for code in codes]
+        gone = (code[start:end] for code, of_code in zip(codes, spans, strict=True) for start, end in of_code)
+        types = filter(None, map(_TYPE_NAME.match, gone))
+        more = {name for of_type in types for name in of_type.groups() if name}
+        if more <= names:
+            return [_without(text, of_text) for text, of_text in zip(texts, spans, strict=True)]
+        names |= more
 
 
-def _without_host(text: str, device: re.Pattern[str], host: re.Pattern[str]) -> str:
-    code = _MASKED.sub(lambda match: _blank(match[0]), text)
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
     kept = [(match.start(), match.end()) for match in _DIRECTIVE.finditer(text)]
     pieces, begun = [], 0
-    for start, end in _host_spans(code, 0, len(code), device, host):
+    for start, end in spans:
         pieces.append(text[begun:start])
         at = start
         for first, last in kept[bisect(kept, (start, 0)) :]:
@@ -193,25 +204,37 @@ def _without_host(text: str, device: re.Pattern[str], host: re.Pattern[str]) -> 
 def _host_spans(
     code: str, start: int, end: int, device: re.Pattern[str], host: re.Pattern[str]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the spans of a namespace's declarations for the host."""
+    """Yield the spans of a namespace's declarations for the host, and of methods marked so."""
+    for first, brace, last, assigned in _declarations(code, start, end):
+        head, whole = code[first:brace], code[first:last]
+        of_type = _TYPE.match(head)
+        called = "(" in head and not assigned and not of_type
+        body = code[brace : brace + 1] == "{"
+        if _SCOPE.search(head) and body:
+            yield from _host_spans(code, brace + 1, last - 1, device, host)
+        elif not device.search(whole if of_type else head) and (called or host.search(whole)):
+            yield first + len(head) - len(head.lstrip()), last
+        elif of_type and body:
+            for begin, opens, ends, _ in _declarations(code, brace + 1, last - 1):
+                if "__host__" in code[begin:opens] and not device.search(code[begin:opens]):
+                    yield begin + len(_ACCESS.findall(code[begin:opens])[0]), ends
+
+
+def _declarations(code: str, start: int, end: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield the start of each declaration, its `{` or `;`, its end, and whether it assigns a value."""
     while start < end:
         stop = closed(code, start, end, ";{")
         head = code[start:stop]
         plain = _NO_VALUE.sub("", head)
         assigned = closed(plain, 0, len(plain), "=") < len(plain)
+        last = stop
         if stop < end and code[stop] == "{":
-            close = closed(code, stop + 1, end, "}")
-            if _SCOPE.search(head):
-                yield from _host_spans(code, stop + 1, close, device, host)
-                start = close + 1
-                continue
+            last = closed(code, stop + 1, end, "}")
             function = "(" in head and not _TYPE.match(head) and not assigned
-            stop = close if function else closed(code, close + 1, end, ";")
-        whole = code[start : stop + 1]
-        called = "(" in head and not assigned and not _TYPE.match(head)
-        if not device.search(whole if _TYPE.match(head) else head) and (called or host.search(whole)):
-            yield start + len(head) - len(head.lstrip()), min(stop + 1, end)
-        start = stop + 1
+            if not function and not _SCOPE.search(head):
+                last = closed(code, last + 1, end, ";")
+        yield start, stop, min(last + 1, end), assigned
+        start = last + 1
 
 
 def closed(code: str, start: int, end: int, wanted: str) -> int:
@@ -247,6 +270,12 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", r
 _BRACKET = re.compile(r"[(){}\[\];=]")
 _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
 _NO_VALUE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*\w)|\boperator\s*[^\s\w(]+")  # where = assigns nothing
+_ACCESS = re.compile(r"^\s*(?:(?:public|private|protected)\s*:\s*)*")  # in front of a member
+_TYPE_NAME = re.compile(  # of a declaration
+    r"(?:template\s*<[^{}]*?>\s*)*(?:(?:struct|class|union|enum)\s+(\w+)\s*[:{]|using\s+(\w+)\s*="
+    r"|typedef\b.*\b(\w+)\s*;\Z)",
+    re.DOTALL,
+)
 _TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef|struct|class|union|enum)\b")
 _HOST_ONLY = (
     r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"

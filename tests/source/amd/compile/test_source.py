@@ -166,7 +166,7 @@ def test_a_file_is_compiled_as_it_ships(write):
     assert wrong.message.startswith("own.hip:11:")
 
 
-MISSING = "1: include: found no {} beside the file or in the folders given"
+MISSING = "1: include: found no {} beside the file or in the folders given (given.folders)"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,14 @@ cublasHandle_t handle;
 typedef float Aligned __attribute__((aligned(16)));
 void launch(cudaStream_t stream);
 struct Timer { std::vector<double> times; void stop() { times.push_back(0.0); } };
-struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; } };
+void stop(Timer timer);
+typedef Timer Clock;
+Clock wall{};
+struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; }
+private:
+  __host__ int on_host() { return wall.times.size(); }
+public:
+  __device__ int tiles() { return 1; } };
 constexpr int twice(int x) { return 2 * x; }
 inline void require(cudaError_t code, const char *file, bool stop = true) { if (code && stop) exit(code); }
 bool operator==(const Tile &a, const Tile &b) { return a.rows == b.rows; }
@@ -73,11 +80,14 @@ def test_a_file_is_compiled_as_it_ships(tmp_path):
     assert [parameter.size for parameter in actual.binary.parameters] == [4, 8, 4]
 
 
-def test_a_header_beside_the_file_is_read_as_the_file(tmp_path):
-    (tmp_path / "kernels.cuh").write_text(AS_IT_SHIPS)
+def test_a_header_is_read_as_the_file_whatever_its_name(tmp_path):
+    folder = tmp_path / "headers"
+    folder.mkdir()
+    (folder / "kernels.cuh").write_text("#pragma once\n" + AS_IT_SHIPS)
     path = tmp_path / "main.cu"
-    path.write_text('#include "kernels.cuh"\n#include <fstream>\nvoid print(std::ofstream &file);\n')
-    source = read_source(path, "scale<64, 4>")
+    names = '#include "kernels.cuh"\n#include "headers/kernels.cuh"\n'
+    path.write_text(names + "#include <fstream>\nvoid print(std::ofstream &file);\n")
+    source = read_source(path, "scale<64, 4>", [folder])
     assert isinstance(compile_source(source, 80, {}), Compiled)
     assert [item.name for item in parameters_of(source) or ()] == ["n", "x", "tile"]
     assert kernels_in(source) == ["scale"]
@@ -88,7 +98,15 @@ def test_lines_keep_their_numbers_and_directives_stay():
     lines, after = AS_IT_SHIPS.splitlines(), blanked.splitlines()
     assert [len(line) for line in lines] == [len(line) for line in after]
     assert all(b in (a, " " * len(a)) for a, b in zip(lines, after, strict=True))
-    kept = ("#ifdef VERBOSE", "#endif", "__global__", "DEVICE T clamp", "constexpr int twice", "struct Tile")
+    kept = (
+        "__device__ int tiles",
+        "#ifdef VERBOSE",
+        "#endif",
+        "__global__",
+        "DEVICE T clamp",
+        "constexpr int twice",
+        "struct Tile",
+    )
     gone = (
         "int main",
         "launch(",
@@ -97,6 +115,8 @@ def test_lines_keep_their_numbers_and_directives_stay():
         "PYBIND11_MODULE",
         "std::string name",
         "operator==",
+        "wall",
+        "on_host",
     )
     assert [text in blanked for text in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
 
