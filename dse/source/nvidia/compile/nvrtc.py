@@ -132,7 +132,11 @@ def read_source(
     own = dict.fromkeys((name, file.resolve(), content) for name, file, content in files)
     headers = tuple((name, content) for name, file, content in own if name == first.get(file))
     others = tuple((name, first[file]) for name, file, _ in own if file in first and name != first[file])
-    compiles = {name for name, _, _ in files if not for_host(name)}
+    compiles = {  # not what lies beside an installed header
+        name
+        for name, file, _ in files
+        if not for_host(name) and any(file == Path(folder, name) for folder in searched)
+    }
     asked = plainly_named(text, *(content for _, content in headers)) - compiles
     stand_ins = tuple((name, made) for name in sorted(asked) if (made := stand_in(name)))
     return CudaSource(
