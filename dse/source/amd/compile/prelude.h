@@ -328,6 +328,8 @@ DSE_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
 DSE_DEVICE unsigned __brev(unsigned x) { return __builtin_bitreverse32(x); }
 DSE_DEVICE unsigned long long __brevll(unsigned long long x) { return __builtin_bitreverse64(x); }
 DSE_DEVICE uint __funnelshift_l(uint a, uint b, uint n) { return ((ulong)b << 32 | a) << (n & 31) >> 32; }
+DSE_DEVICE uint __funnelshift_lc(uint a, uint b, uint n) { return ((ulong)b << 32 | a) << (n < 32 ? n : 32) >> 32; }
+DSE_DEVICE uint __funnelshift_rc(uint a, uint b, uint n) { return ((ulong)b << 32 | a) >> (n < 32 ? n : 32); }
 DSE_DEVICE uint __funnelshift_r(uint a, uint b, uint n) { return __builtin_amdgcn_alignbit(b, a, n); }
 DSE_DEVICE ulong __umul64hi(ulong a, ulong b) { return (unsigned __int128)a * b >> 64; }
 DSE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return ((unsigned long long)a * b) >> 32; }
@@ -586,6 +588,10 @@ typedef half2 __half2;
     DSE_DEVICE float2 __##pair##2float2(type##2 a) { return make_float2((float)a.x, (float)a.y); }                     \
     DSE_DEVICE float __low2float(type##2 a) { return (float)a.x; }                                                     \
     DSE_DEVICE float __high2float(type##2 a) { return (float)a.y; }                                                    \
+    DSE_DEVICE type##2 __lows2##pair(type##2 a, type##2 b) { return type##2{a.x, b.x}; }                               \
+    DSE_DEVICE type##2 __highs2##pair(type##2 a, type##2 b) { return type##2{a.y, b.y}; }                              \
+    DSE_DEVICE type##2 __low2##pair(type##2 a) { return type##2{a.x, a.x}; }                                           \
+    DSE_DEVICE type##2 __high2##pair(type##2 a) { return type##2{a.y, a.y}; }                                          \
     DSE_DEVICE type __low2##to(type##2 a) { return a.x; }                                                              \
     DSE_DEVICE type __high2##to(type##2 a) { return a.y; }
 DSE_DEVICE half __hfma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }

@@ -7,7 +7,9 @@ out, line by line; headers of the host are replaced by the parts that device cod
 import math
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _STD = Path(__file__).with_name("std.h")
@@ -163,6 +165,25 @@ def _has(texts: Sequence[str], name: str) -> bool:
     return any(map(defines.search, texts))
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """What decides whether a declaration is for the host."""
+
+    device: re.Pattern[str]  # words of code for the device
+    lacking: re.Pattern[str]  # names that the device lacks
+    uses: Mapping[str, int]  # of names in what is left; empty before that is known
+
+    def of_host(self, head: str, whole: str, assigned: bool) -> bool:
+        """Whether it is: also a type with methods that nothing which is left names."""
+        of_type = _TYPE.match(head)
+        if self.device.search(whole if of_type else head):
+            return False
+        if self.lacking.search(whole) or ("(" in head and not assigned and not of_type):
+            return True
+        names = _names(whole) if self.uses and "(" in whole else []
+        return any(self.uses[name] == _WORD.findall(whole).count(name) for name in names)
+
+
 def without_host(*texts: str) -> list[str]:
     """Blank out the code for the host in a file and its headers, and declarations that need it.
 
@@ -173,16 +194,26 @@ def without_host(*texts: str) -> list[str]:
     unqualified = any("using namespace std" in text for text in texts)
     host = f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY
     codes = [_MASKED.sub(lambda match: _blank(match[0]), text) for text in texts]
-    names: set[str] = set()
+    directives = [line for text in texts for line in _DIRECTIVE.findall(text)]
+    names: set[str] = set()  # of types that are left out
+    uses: Counter[str] = Counter()
+    spans: list[list[tuple[int, int]]] = []
     while True:
-        needs = re.compile("|".join([host, *(rf"\b{name}\b" for name in sorted(names))]))
-        spans = [list(_host_spans(code, 0, len(code), device, needs)) for code in codes]
-        gone = (code[start:end] for code, of_code in zip(codes, spans, strict=True) for start, end in of_code)
-        types = filter(None, map(_TYPE_NAME.match, gone))
-        more = {name for of_type in types for name in of_type.groups() if name}
-        if more <= names:
+        lacking = re.compile("|".join([host, *(rf"\b{name}\b" for name in sorted(names))]))
+        sides, before = _Sides(device, lacking, uses), spans
+        spans = [list(_host_spans(code, 0, len(code), sides)) for code in codes]
+        if spans == before:
             return [_without(text, of_text) for text, of_text in zip(texts, spans, strict=True)]
-        names |= more
+        pairs = list(zip(codes, spans, strict=True))
+        names |= {name for code, own in pairs for start, end in own for name in _names(code[start:end])}
+        left = (_without(code, own) for code, own in pairs)
+        uses = Counter(word for text in (*left, *directives) for word in _WORD.findall(text))
+
+
+def _names(declaration: str) -> list[str]:
+    """Return the name that the declaration of a type gives it."""
+    match = _TYPE_NAME.match(declaration.lstrip())
+    return [name for name in match.groups() if name] if match else []
 
 
 def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -201,22 +232,17 @@ def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return "".join([*pieces, text[begun:]])
 
 
-def _host_spans(
-    code: str, start: int, end: int, device: re.Pattern[str], host: re.Pattern[str]
-) -> Iterator[tuple[int, int]]:
+def _host_spans(code: str, start: int, end: int, sides: _Sides) -> Iterator[tuple[int, int]]:
     """Yield the spans of a namespace's declarations for the host, and of methods marked so."""
     for first, brace, last, assigned in _declarations(code, start, end):
-        head, whole = code[first:brace], code[first:last]
-        of_type = _TYPE.match(head)
-        called = "(" in head and not assigned and not of_type
-        body = code[brace : brace + 1] == "{"
+        head, body = code[first:brace], code[brace : brace + 1] == "{"
         if _SCOPE.search(head) and body:
-            yield from _host_spans(code, brace + 1, last - 1, device, host)
-        elif not device.search(whole if of_type else head) and (called or host.search(whole)):
+            yield from _host_spans(code, brace + 1, last - 1, sides)
+        elif sides.of_host(head, code[first:last], assigned):
             yield first + len(head) - len(head.lstrip()), last
-        elif of_type and body:
+        elif _TYPE.match(head) and body:
             for begin, opens, ends, _ in _declarations(code, brace + 1, last - 1):
-                if "__host__" in code[begin:opens] and not device.search(code[begin:opens]):
+                if "__host__" in code[begin:opens] and not sides.device.search(code[begin:opens]):
                     yield begin + len(_ACCESS.findall(code[begin:opens])[0]), ends
 
 
@@ -276,7 +302,10 @@ _TYPE_NAME = re.compile(  # of a declaration
     r"|typedef\b.*\b(\w+)\s*;\Z)",
     re.DOTALL,
 )
-_TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef|struct|class|union|enum)\b")
+_TYPE = re.compile(
+    r"\s*(?:(?:template\s*<[^{}]*?>|(?:__align__|alignas)\s*\([^()]*\))\s*)*"
+    r"(?:typedef|struct|class|union|enum)\b"
+)
 _HOST_ONLY = (
     r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"
     r"|\b(?:at|torch|c10)::"

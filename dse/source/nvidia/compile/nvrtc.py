@@ -235,9 +235,12 @@ def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
     if names := implied(text, *contents, known=source.known):
         text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
     changed = {name: content for (name, before), content in blanked if content != before}
-    return text, changed | {
-        name: f"#include <{first}>\n" for name, first in source.other_names if first in changed
-    }
+    return text, changed | {name: forward(first) for name, first in source.other_names if first in changed}
+
+
+def forward(header: str) -> str:
+    """Return the text of a header that has only the contents of another."""
+    return f"#include <{header}>\n"
 
 
 def _with_headers(
