@@ -244,6 +244,15 @@ def test_loads_to_the_lds_lie_side_by_side(written, load: str):
     np.testing.assert_array_equal(result(machine, 1)[::2], arguments[:, 1])
 
 
+def test_places_in_the_lds_wrap_at_32_bits(written):
+    """As where a loop counts from -256 up to 0."""
+    code = [*_BEGIN, "v_lshlrev_b32 v6, 2, v0", "ds_write_b32 v6, v3", "v_add_u32 v7, 0xffffff00, v6"]
+    machine = run(
+        written([*code, "ds_read_b32 v8, v7 offset:256", *_END], lds=256), [words(), np.zeros(128, U32)]
+    )
+    np.testing.assert_array_equal(result(machine, 1)[::2], words()[:, 1])
+
+
 def test_scalar_loads_of_blocks_that_ended_are_none(written):
     """The first one's address would be 4 GiB behind the array."""
     code = [*_BEGIN, "s_sub_u32 s8, s2, 1", "s_lshl_b32 s8, s8, 2", "s_cmp_lg_u32 s2, 0"]
