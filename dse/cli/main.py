@@ -38,6 +38,7 @@ OPTIONS = {  # field names in the library's messages: the corresponding options
     "given.arguments": "--arg",
     "given.constexprs": "--constexpr",
     "given.defines": "--define",
+    "given.folders": "--include",
     "given.shared_bytes": "--shared",
     "given.tuned": "--tune",
     "values": "--set",

@@ -55,6 +55,15 @@ class LaunchOptions:
             "--define", "-D", metavar="NAME=VALUE", help="A macro that is not a parameter; repeatable."
         ),
     ] = None
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include",
+            "-I",
+            metavar="FOLDER",
+            help="A folder of headers, searched after the file's own; repeatable.",
+        ),
+    ] = None
     shared: Annotated[
         str | None,
         typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory of a block: 4096, or 4*TILE."),
@@ -115,6 +124,7 @@ class LaunchOptions:
             grid=_sizes("--grid", self.grid),
             arguments=tuple(self.arguments or ()),
             defines=tuple(map(_macro, [*(self.define or ()), *words])),
+            folders=tuple(self.include or ()),
             shared_bytes=self.shared,
             tuned=(
                 *(_tuned(text, "--tune") for text in self.tune or ()),

@@ -6,8 +6,8 @@ with random replacement. The probability follows from the lines that the residen
 the block touches for the first time may be there from other blocks: see `dse.source.caches.footprint`.
 
 Stores are written through the L1 without changing it, and are collected in the L2, where the storing block
-hits them. Atomics and loads with such a modifier bypass the L1. Local memory, whose addresses are not
-recorded, hits as far as that of the resident blocks fits.
+hits them. Atomics and loads with such a modifier bypass the L1; what atomics change is fetched. Local memory,
+whose addresses are not recorded, hits as far as that of the resident blocks fits.
 
 Source: sectors, lines and carve-outs after the CUDA programming guide; Jia et al., arXiv:1804.06826 and
 1903.07486, found that the L1 of Volta and Turing does not replace what was used longest ago. Counters of an
@@ -90,7 +90,7 @@ class Traffic:
     loads_past_l1: float = 0.0
     loads_past_l2: float = 0.0
     stores: float = 0.0  # all reach the L2
-    stores_past_l2: float = 0.0
+    stores_past_l2: float = 0.0  # with those fetched for atomics without a result
     runs_past_l2: float = 0.0  # of loads: adjacent sectors that a block requests together
     filled: float = 0.0  # of loads: what the memory's own cache writes to the L2
 
@@ -210,7 +210,7 @@ def misses(
     lost = _replaced(caches.near_bytes, min(1.0, drift * passes) * read)
     past_l1 = past_l1 + lost * (mean["loads"] - past_l1)
     past_l2 = np.minimum(summed("loads", of_l2, far * crowded), past_l1)
-    past_stores = np.minimum(summed("written", written), mean["written"])
+    past_stores = np.minimum(summed("written", written), mean["written"]) * (1.0 + _fetched(machine, *both))
     of_runs = np.minimum(summed("loads", runs), past_l2)
     columns = zip(
         mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs, lost * past_l1, strict=True
@@ -326,6 +326,17 @@ def _stored_first(
         ticks.append(asked.tick[order][first])
     shared, loaded, stored = np.intersect1d(*sectors, assume_unique=True, return_indices=True)
     return shared[ticks[1][stored] < ticks[0][loaded]]
+
+
+def _fetched(machine: Recorded, loads: SectorAccesses, stores: SectorAccesses) -> float:
+    """Return the share of stored sectors that come from DRAM first: of atomics without a result.
+
+    Atomics with one are loads too, and what the block loads is counted there.
+    """
+    steps = machine.program.steps
+    atomics = {number for number, step in enumerate(steps) if step.atomic and not step.writes}
+    changed = np.setdiff1d(stores.sector[stores.of(atomics)], loads.sector) if atomics else ()
+    return len(changed) / max(len(np.unique(stores.sector)), 1)
 
 
 def _again(

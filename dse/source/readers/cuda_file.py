@@ -38,7 +38,7 @@ def load(path: Path, given: Given) -> Description:
     grid are missing or an argument cannot be read.
     """
     refuse(given, ("signature",), f"{path}, expected it with a Triton kernel")
-    source = read_source(path, given.function)
+    source = read_source(path, given.function, given.folders)
     kernels_here = kernels_in(source)
     if not given.function and len(kernels_here) > 1:
         raise DseError(f"given.function: found none for {path}, expected one of {', '.join(kernels_here)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dse.core.space.expression import parse
 from dse.errors import DseError
@@ -17,6 +18,7 @@ class Given:
     grid: tuple[int | str, ...] = ()  # blocks
     arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]], optionally after NAME=
     defines: tuple[tuple[str, str], ...] = ()  # macros; constants of Triton that are no numbers
+    folders: tuple[str, ...] = ()  # searched for included files, after the file's own
     shared_bytes: int | str | None = None  # of a block, added by the launch: a number, or an expression
     tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and their values
     signature: tuple[str, ...] = ()  # of Triton: types of the arguments, in order or as NAME=TYPE
@@ -50,11 +52,18 @@ def with_given(description: Description, given: Given, name: str) -> Description
 
 
 def build_with(build: Build, given: Given, names: Collection[str]) -> Build:
-    """Set the given function, macros and shared memory of a build, an expression of `names`."""
+    """Set the given function, macros, folders and shared memory of a build, an expression of `names`.
+
+    **Raises:** DseError if there is no such folder.
+    """
     shared = given.shared_bytes
+    if missing := [folder for folder in given.folders if not Path(folder).is_dir()]:
+        raise DseError(f"given.folders: found no folder {missing[0]}")
+    options = [f"-I{Path(folder).resolve()}" for folder in given.folders]
+    options += [f"--define-macro={name}={value}" for name, value in given.defines]
     return replace(
         build,
         kernel=given.function or build.kernel,
-        options=(*build.options, *(f"--define-macro={name}={value}" for name, value in given.defines)),
+        options=(*build.options, *options),
         shared_bytes=build.shared_bytes if shared is None else parse(shared, "given.shared_bytes", names),
     )

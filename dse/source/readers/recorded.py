@@ -87,7 +87,8 @@ def load(path: Path, given: Given) -> Description:
     file cannot be read.
     """
     says = f"{path}: the recorded launch says it"
-    refuse(given, ("block", "grid", "arguments", "shared_bytes", "signature", "tuned", "defines"), says)
+    unwanted = ("block", "grid", "arguments", "folders", "shared_bytes", "signature", "tuned", "defines")
+    refuse(given, unwanted, says)
     launches = checked(RecordedFile, read_json(path), f"{path}").launches
     places = {str(number): launch for number, launch in enumerate(launches, 1)}
     wanted = given.function

@@ -23,7 +23,7 @@ def load(path: Path, given: Given) -> Description:
 
     **Raises:** DseError if the file cannot be imported, has no such kernel, or something is missing.
     """
-    refuse(given, ("block", "shared_bytes"), f"{path}: Triton decides on it")
+    refuse(given, ("block", "folders", "shared_bytes"), f"{path}: Triton decides on it")
     jitted = function(path, given.function)
     if not given.grid:
         raise DseError(f"given.grid: found none for {path}, expected X[,Y[,Z]] such as cdiv(M, BLOCK_M)")

@@ -17,9 +17,8 @@ def load(path: Path, given: Given) -> Description:
 
     **Raises:** DseError if there is none, or several kernels and none is named; if the grid is missing.
     """
-    refuse(
-        given, ("block", "shared_bytes", "tuned", "signature", "defines"), f"{path}: Triton's .json says it"
-    )
+    unwanted = ("block", "folders", "shared_bytes", "tuned", "signature", "defines")
+    refuse(given, unwanted, f"{path}: Triton's .json says it")
     source = read_source(path, given.function)
     if not given.grid:
         raise DseError(f"given.grid: found none for {path}, expected X[,Y[,Z]]")

@@ -193,7 +193,7 @@ def test_the_l2_has_what_the_block_has_stored(tmp_path: Path, ahead: int, l2_byt
     caches = Caches(2**15, l2_bytes, 16, 4)
     actual = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
     assert actual.loads_past_l2 == pytest.approx((1 + again) * n * 4 / 32, rel=0.07)
-    assert actual.stores_past_l2 >= n * 4 / 32
+    assert actual.stores_past_l2 >= (1 - 1e-9) * n * 4 / 32
 
 
 ARRAY = """

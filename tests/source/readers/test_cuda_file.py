@@ -33,6 +33,17 @@ def arguments(path: Path, *given: str) -> list:
     return seen
 
 
+def test_headers_are_read_from_given_folders(tmp_path: Path):
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "pair.h").write_text("struct Pair { int first, second; };\n")
+    (tmp_path / "k.cu").write_text('#include "pair.h"\n__global__ void k(Pair pair) {}\n')
+    given = Given(block=(32,), grid=(1,), arguments=("1,2",), folders=(f"{tmp_path}/headers",))
+    build = load(tmp_path / "k.cu", given).build
+    assert build is not None
+    assert build.arguments[0] == Members(size=8, places=((0, 4), (4, 4)))
+    assert build.options == (f"-I{tmp_path}/headers",)
+
+
 UNKNOWN = (0, "uint8", None)
 
 

@@ -16,6 +16,7 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define HIP_DYNAMIC_SHARED(type, name) extern __shared__ type name[];
 #define DSE_DEVICE static __device__ __forceinline__
+#define DSE_METHOD __host__ __device__ __forceinline__
 
 typedef __SIZE_TYPE__ size_t;
 typedef __PTRDIFF_TYPE__ ptrdiff_t;
@@ -34,6 +35,7 @@ typedef __UINT64_TYPE__ uint64_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 #define NULL 0
+#define __HIP_PLATFORM_AMD__ 1
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 #define FLT_MAX __FLT_MAX__
@@ -326,6 +328,8 @@ DSE_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
 DSE_DEVICE unsigned __brev(unsigned x) { return __builtin_bitreverse32(x); }
 DSE_DEVICE unsigned long long __brevll(unsigned long long x) { return __builtin_bitreverse64(x); }
 DSE_DEVICE uint __funnelshift_l(uint a, uint b, uint n) { return ((ulong)b << 32 | a) << (n & 31) >> 32; }
+DSE_DEVICE uint __funnelshift_lc(uint a, uint b, uint n) { return ((ulong)b << 32 | a) << (n < 32 ? n : 32) >> 32; }
+DSE_DEVICE uint __funnelshift_rc(uint a, uint b, uint n) { return ((ulong)b << 32 | a) >> (n < 32 ? n : 32); }
 DSE_DEVICE uint __funnelshift_r(uint a, uint b, uint n) { return __builtin_amdgcn_alignbit(b, a, n); }
 DSE_DEVICE ulong __umul64hi(ulong a, ulong b) { return (unsigned __int128)a * b >> 64; }
 DSE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return ((unsigned long long)a * b) >> 32; }
@@ -384,6 +388,7 @@ DSE_DEVICE long long llabs(long long x) { return abs(x); }
 DSE_DEVICE float abs(float x) { return __builtin_fabsf(x); }
 DSE_DEVICE double abs(double x) { return __builtin_fabs(x); }
 DSE_DEVICE void __trap() { __builtin_trap(); }
+DSE_DEVICE void abort() { __builtin_trap(); }
 template <class... T> DSE_DEVICE int printf(const char*, T...) { return __builtin_trap(), 0; }
 #define assert(condition) ((void)0)
 
@@ -526,14 +531,31 @@ DSE_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(
 
 typedef _Float16 __half;
 typedef _Float16 half;
-typedef half __half2 __attribute__((ext_vector_type(2)));
-typedef __half2 half2;
+#define DSE_PAIR_OPERATOR(type, op)                                                                                    \
+    friend DSE_METHOD type##2 operator op(type##2 a, type##2 b) { return a.lanes() op b.lanes(); }                       \
+    DSE_METHOD type##2& operator op##=(type##2 b) { return *this = *this op b; }
+#define DSE_PAIR(type)                                                                                                 \
+    typedef type dse_##type##2 __attribute__((ext_vector_type(2)));                                                    \
+    struct __attribute__((aligned(4))) type##2 {                                                                       \
+        type x, y;                                                                                                     \
+        type##2() = default;                                                                                           \
+        constexpr DSE_METHOD type##2(type x, type y) : x(x), y(y) {}                                                     \
+        DSE_METHOD type##2(dse_##type##2 lanes) : x(lanes.x), y(lanes.y) {}                                              \
+        DSE_METHOD dse_##type##2 lanes() const { return dse_##type##2{x, y}; }                                           \
+        DSE_PAIR_OPERATOR(type, +) DSE_PAIR_OPERATOR(type, -) DSE_PAIR_OPERATOR(type, *) DSE_PAIR_OPERATOR(type, /)    \
+    };
+DSE_PAIR(half)
+typedef half2 __half2;
 #define DSE_COMPARE(type, name, op)                                                                                    \
     DSE_DEVICE bool __h##name(type a, type b) { return a op b; }                                                       \
     DSE_DEVICE type##2 __h##name##2(type##2 a, type##2 b) { return type##2{(type)(a.x op b.x), (type)(a.y op b.y)}; }
 #define DSE_NARROW_TWO(type, name, name2, value)                                                                       \
     DSE_DEVICE type name(type a, type b) { return value; }                                                             \
-    DSE_DEVICE type##2 name2(type##2 a, type##2 b) { return value; }
+    DSE_DEVICE type##2 name2(type##2 x, type##2 y)                                                                     \
+    {                                                                                                                  \
+        auto a = x.lanes(), b = y.lanes();                                                                             \
+        return type##2(value);                                                                                         \
+    }
 #define DSE_NARROW_ONE(type, name, value)                                                                              \
     DSE_DEVICE type name(type a) { return value; }                                                                     \
     DSE_DEVICE type##2 name##2(type##2 a) { return type##2{name(a.x), name(a.y)}; }
@@ -566,6 +588,10 @@ typedef __half2 half2;
     DSE_DEVICE float2 __##pair##2float2(type##2 a) { return make_float2((float)a.x, (float)a.y); }                     \
     DSE_DEVICE float __low2float(type##2 a) { return (float)a.x; }                                                     \
     DSE_DEVICE float __high2float(type##2 a) { return (float)a.y; }                                                    \
+    DSE_DEVICE type##2 __lows2##pair(type##2 a, type##2 b) { return type##2{a.x, b.x}; }                               \
+    DSE_DEVICE type##2 __highs2##pair(type##2 a, type##2 b) { return type##2{a.y, b.y}; }                              \
+    DSE_DEVICE type##2 __low2##pair(type##2 a) { return type##2{a.x, a.x}; }                                           \
+    DSE_DEVICE type##2 __high2##pair(type##2 a) { return type##2{a.y, a.y}; }                                          \
     DSE_DEVICE type __low2##to(type##2 a) { return a.x; }                                                              \
     DSE_DEVICE type __high2##to(type##2 a) { return a.y; }
 DSE_DEVICE half __hfma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }
@@ -587,7 +613,7 @@ template <class T> DSE_DEVICE unsigned dse_add_by_swapping(unsigned* p, unsigned
     }                                                                                                                  \
     template <class V> DSE_DEVICE type unsafeAtomicAdd(type* p, V value) { return atomicAdd(p, value); }
 #if __has_builtin(__builtin_amdgcn_flat_atomic_fadd_v2f16)
-DSE_ADD_PAIR(half2, half2, __builtin_amdgcn_flat_atomic_fadd_v2f16)
+DSE_ADD_PAIR(half2, dse_half2, __builtin_amdgcn_flat_atomic_fadd_v2f16)
 #else
 DSE_ADD_PAIR(half2, unsigned, dse_add_by_swapping<half2>)
 #endif
@@ -599,7 +625,7 @@ DSE_OF_HALF(log, __logf((float)x)) DSE_OF_HALF(log2, __log2f((float)x)) DSE_OF_H
 DSE_OF_HALF(rsqrt, __builtin_amdgcn_rsqh(x)) DSE_OF_HALF(rcp, __builtin_amdgcn_rcph(x))
 #if __clang_major__ > 17
 typedef __bf16 __nv_bfloat16, nv_bfloat16, __hip_bfloat16, hip_bfloat16;
-typedef __bf16 __nv_bfloat162 __attribute__((ext_vector_type(2)));
+DSE_PAIR(__nv_bfloat16)
 typedef __nv_bfloat162 nv_bfloat162, __hip_bfloat162;
 DSE_DEVICE __bf16 __hfma(__bf16 a, __bf16 b, __bf16 c) { return (__bf16)__builtin_fmaf((float)a, (float)b, (float)c); }
 DSE_NARROW(__nv_bfloat16, bfloat16, bfloat162)

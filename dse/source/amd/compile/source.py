@@ -106,7 +106,9 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if not (ran.stopped or ran.code):  # retry without code for the host
         text, own = nvrtc.of_device(source)
         text = f"#pragma clang force_cuda_host_device begin\n#line 1\n{text}"
-        ran = run(arguments, text + instance, folders, headers | _inside(own))
+        others = {name: nvrtc.forward(first) for name, first in source.other_names}
+        every = dict(source.headers) | others | own  # also unchanged ones: they find the others beside them
+        ran = run(arguments, text + instance, folders, headers | _inside(every))
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
@@ -148,7 +150,7 @@ def _failure(name: str, log: str) -> Failure:
     message = next((line.strip() for line in lines if "error:" in line), lines[0].strip())
     message = re.sub(r"^.* declared with 'error' attribute: ", "", message)  # of prelude.h
     if match := _NO_FILE.search(message):
-        message = f"{match[1]}: include: found no {match[2]} beside the file or in the folders given"
+        message = nvrtc.no_header(match[1], match[2])
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 

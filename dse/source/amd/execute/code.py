@@ -58,8 +58,9 @@ class Code:
 
     @cached_property
     def _flow(self) -> Flow:
-        steps, successors = zip(*((s.steps, s.successors) for s in self.stretches), strict=True)
-        return Flow(steps, successors, self.listing.wave_size)
+        stretches, behind = self.stretches, len(self.stretches)  # which a last s_trap does not reach
+        successors = [[after for after in s.successors if after < behind] for s in stretches]
+        return Flow([s.steps for s in stretches], successors, self.listing.wave_size)
 
     def needed_for(self, purpose: Purpose) -> "Code":
         """Return the same code, of which what a purpose needs is executed."""

@@ -305,11 +305,11 @@ class MemoryMachine(WaveMachine):
     # LDS
 
     def _lds_places(self, base: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (active lanes, their rows, their addresses)."""
+        """Return (active lanes, their rows, their addresses, which wrap at 32 bits)."""
         lanes = self.lanes()
         shape = np.broadcast_shapes(base.shape, lanes.shape, (self.shape[0], 1, 1))
         active = np.broadcast_to(lanes, shape)
-        address = np.broadcast_to(base + offset, shape)[active]
+        address = np.broadcast_to(base + offset & 0xFFFFFFFF, shape)[active]
         return active, np.broadcast_to(self._rows, shape)[active], address
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:

@@ -7,7 +7,9 @@ out, line by line; headers of the host are replaced by the parts that device cod
 import math
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _STD = Path(__file__).with_name("std.h")
@@ -17,10 +19,17 @@ _INTEGERS = {
     for sign, prefix in (("signed ", ""), ("unsigned ", "u"))
 }
 _STATED = {  # what headers that are installed need of those of the host
-    "cassert": "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n",
+    "cassert": "#undef assert\n#ifdef __HIP__  // where __trap may be a macro\n"
+    "#define assert(condition) ((condition) ? (void)0 : __builtin_trap())\n#else\n"
+    "#define assert(condition) ((condition) ? (void)0 : __trap())\n#endif\n",
     "cstdint": "".join(f"typedef {kind} {name};\n" for name, kind in _INTEGERS.items()),
 }
-_TYPES = _INTEGERS | {"intptr_t": "long long", "uintptr_t": "unsigned long long", "ulong": "unsigned long"}
+_TYPES = _INTEGERS | {
+    "intptr_t": "long long",
+    "uintptr_t": "unsigned long long",
+    "ssize_t": "long",
+    "ulong": "unsigned long",
+}
 _VALUES = {  # macros of limits.h, float.h, stdint.h and math.h
     **{f"INT{bits}_MAX": str(2 ** (bits - 1) - 1) for bits in (8, 16, 32)},
     **{f"INT{bits}_MIN": f"(-{2 ** (bits - 1) - 1} - 1)" for bits in (8, 16, 32)},
@@ -156,21 +165,61 @@ def _has(texts: Sequence[str], name: str) -> bool:
     return any(map(defines.search, texts))
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """What decides whether a declaration is for the host."""
+
+    device: re.Pattern[str]  # words of code for the device
+    lacking: re.Pattern[str]  # names that the device lacks
+    uses: Mapping[str, int]  # of names in what is left; empty before that is known
+
+    def of_host(self, head: str, whole: str, assigned: bool) -> bool:
+        """Whether it is: also a type with methods that nothing which is left names."""
+        of_type = _TYPE.match(head)
+        if self.device.search(whole if of_type else head):
+            return False
+        if self.lacking.search(whole) or ("(" in head and not assigned and not of_type):
+            return True
+        names = _names(whole) if self.uses and "(" in whole else []
+        return any(self.uses[name] == _WORD.findall(whole).count(name) for name in names)
+
+
 def without_host(*texts: str) -> list[str]:
-    """Blank out the code for the host in a file and its headers.
+    """Blank out the code for the host in a file and its headers, and declarations that need it.
 
     Line numbers do not change, and the preprocessor's lines stay.
     """
     macros = [macro for text in texts for macro in _device_macros(text)]
     device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
-    return [_without_host(text, device) for text in texts]
+    unqualified = any("using namespace std" in text for text in texts)
+    host = f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY
+    codes = [_MASKED.sub(lambda match: _blank(match[0]), text) for text in texts]
+    directives = [line for text in texts for line in _DIRECTIVE.findall(text)]
+    names: set[str] = set()  # of types that are left out
+    uses: Counter[str] = Counter()
+    spans: list[list[tuple[int, int]]] = []
+    while True:
+        lacking = re.compile("|".join([host, *(rf"\b{name}\b" for name in sorted(names))]))
+        sides, before = _Sides(device, lacking, uses), spans
+        spans = [list(_host_spans(code, 0, len(code), sides)) for code in codes]
+        if spans == before:
+            return [_without(text, of_text) for text, of_text in zip(texts, spans, strict=True)]
+        pairs = list(zip(codes, spans, strict=True))
+        names |= {name for code, own in pairs for start, end in own for name in _names(code[start:end])}
+        left = (_without(code, own) for code, own in pairs)
+        uses = Counter(word for text in (*left, *directives) for word in _WORD.findall(text))
 
 
-def _without_host(text: str, device: re.Pattern[str]) -> str:
-    code = _MASKED.sub(lambda match: _blank(match[0]), text)
+def _names(declaration: str) -> list[str]:
+    """Return the name that the declaration of a type gives it."""
+    match = _TYPE_NAME.match(declaration.lstrip())
+    return [name for name in match.groups() if name] if match else []
+
+
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
     kept = [(match.start(), match.end()) for match in _DIRECTIVE.finditer(text)]
     pieces, begun = [], 0
-    for start, end in _host_spans(code, 0, len(code), device):
+    for start, end in spans:
         pieces.append(text[begun:start])
         at = start
         for first, last in kept[bisect(kept, (start, 0)) :]:
@@ -183,24 +232,35 @@ def _without_host(text: str, device: re.Pattern[str]) -> str:
     return "".join([*pieces, text[begun:]])
 
 
-def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of a namespace's declarations for the host."""
+def _host_spans(code: str, start: int, end: int, sides: _Sides) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a namespace's declarations for the host, and of methods marked so."""
+    for first, brace, last, assigned in _declarations(code, start, end):
+        head, body = code[first:brace], code[brace : brace + 1] == "{"
+        if _SCOPE.search(head) and body:
+            yield from _host_spans(code, brace + 1, last - 1, sides)
+        elif sides.of_host(head, code[first:last], assigned):
+            yield first + len(head) - len(head.lstrip()), last
+        elif _TYPE.match(head) and body:
+            for begin, opens, ends, _ in _declarations(code, brace + 1, last - 1):
+                if "__host__" in code[begin:opens] and not sides.device.search(code[begin:opens]):
+                    yield begin + len(_ACCESS.findall(code[begin:opens])[0]), ends
+
+
+def _declarations(code: str, start: int, end: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield the start of each declaration, its `{` or `;`, its end, and whether it assigns a value."""
     while start < end:
         stop = closed(code, start, end, ";{")
         head = code[start:stop]
+        plain = _NO_VALUE.sub("", head)
+        assigned = closed(plain, 0, len(plain), "=") < len(plain)
+        last = stop
         if stop < end and code[stop] == "{":
-            close = closed(code, stop + 1, end, "}")
-            if _SCOPE.search(head):
-                yield from _host_spans(code, stop + 1, close, device)
-                start = close + 1
-                continue
-            function = "(" in head and not _TYPE.match(head) and "=" not in _TEMPLATE.sub("", head)
-            stop = close if function else closed(code, close + 1, end, ";")
-        whole = code[start : stop + 1]
-        called = "(" in head and "=" not in head and not _TYPE.match(head)
-        if not device.search(whole if _TYPE.match(head) else head) and (called or _HOST_ONLY.search(whole)):
-            yield start + len(head) - len(head.lstrip()), min(stop + 1, end)
-        start = stop + 1
+            last = closed(code, stop + 1, end, "}")
+            function = "(" in head and not _TYPE.match(head) and not assigned
+            if not function and not _SCOPE.search(head):
+                last = closed(code, last + 1, end, ";")
+        yield start, stop, min(last + 1, end), assigned
+        start = last + 1
 
 
 def closed(code: str, start: int, end: int, wanted: str) -> int:
@@ -233,10 +293,24 @@ _MASKED = re.compile(  # comments, strings, characters and directives
     re.DOTALL | re.MULTILINE,
 )
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE | re.DOTALL)
-_BRACKET = re.compile(r"[(){}\[\];]")
+_BRACKET = re.compile(r"[(){}\[\];=]")
 _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
-_TEMPLATE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*[\w_])")
-_TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef|struct|class|union|enum)\b")
-_HOST_ONLY = re.compile(
-    r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
+_NO_VALUE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*\w)|\boperator\s*[^\s\w(]+")  # where = assigns nothing
+_ACCESS = re.compile(r"^\s*(?:(?:public|private|protected)\s*:\s*)*")  # in front of a member
+_TYPE_NAME = re.compile(  # of a declaration
+    r"(?:template\s*<[^{}]*?>\s*)*(?:(?:struct|class|union|enum)\s+(\w+)\s*[:{]|using\s+(\w+)\s*="
+    r"|typedef\b.*\b(\w+)\s*;\Z)",
+    re.DOTALL,
+)
+_TYPE = re.compile(
+    r"\s*(?:(?:template\s*<[^{}]*?>|(?:__align__|alignas)\s*\([^()]*\))\s*)*"
+    r"(?:typedef|struct|class|union|enum)\b"
+)
+_HOST_ONLY = (
+    r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"
+    r"|\b(?:at|torch|c10)::"
+)
+_OF_HOST_STD = (  # under `using namespace std`
+    r"\b(?:vector|deque|list|(?:unordered_)?(?:map|set)|(?:priority_)?queue|stack|function|(?:shared|unique)_ptr)\s*<"
+    r"|\b(?:string|[io]?(?:string|f)?stream|thread|mutex|mt19937)\b"
 )

@@ -42,7 +42,9 @@ def macro(name: str, value: Any, where: str) -> tuple[str, str]:
 
 
 def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
-    """Yield name, path and text of every file that `text` includes, directly or indirectly, each once.
+    """Yield name, path and text of every file that `text` includes, directly or indirectly.
+
+    A file that has several names is yielded with each of them.
 
     Files that are not found may be built into the compiler.
 
@@ -55,9 +57,9 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[s
     while waiting:
         name, searched, where = waiting.pop()
         for path in _candidates(name, searched):
-            if path in seen:
+            if (name, path) in seen:
                 continue
-            seen.add(path)
+            seen.add((name, path))
             if not any(path.resolve().is_relative_to(folder) for folder in inside):
                 expected = f"expected a file in {inside[0]} or below it"
                 raise DseError(f"{where}: include: found {name!r}, {expected}")

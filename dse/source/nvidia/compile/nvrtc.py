@@ -48,6 +48,7 @@ class CudaSource:
     digest: str  # of all this and of the files that it includes
     cubin: bytes = b""  # instead of text
     headers: tuple[tuple[str, str], ...] = ()  # name and text of included files that are not installed
+    other_names: tuple[tuple[str, str], ...] = ()  # of such files, and the name in `headers`
     stand_ins: tuple[tuple[str, str], ...] = ()  # replacements of missing headers of the host
 
     names = ()  # no contents of arrays are requested: unknown ones count as 0
@@ -124,16 +125,30 @@ def read_source(
     files = list(included(text, str(path), searched))
     contents = [part for name, _, content in files for part in (name, content)]
     digest = key(kernel, str(len(options)), *options, path.name, text, *contents)
-    headers = tuple(
-        (name, content)
-        for name, file, content in files
-        if not any(file.resolve().is_relative_to(folder) for folder in installed)
-    )
-    compiles = {name for name, _, _ in files if not for_host(name)}
+    first: dict[Path, str] = {}  # name of a file
+    for name, file, _ in files:
+        if not any(file.resolve().is_relative_to(folder) for folder in installed):
+            first.setdefault(file.resolve(), name)
+    own = dict.fromkeys((name, file.resolve(), content) for name, file, content in files)
+    headers = tuple((name, content) for name, file, content in own if name == first.get(file))
+    others = tuple((name, first[file]) for name, file, _ in own if file in first and name != first[file])
+    compiles = {  # not what lies beside an installed header
+        name
+        for name, file, _ in files
+        if not for_host(name) and any(file == Path(folder, name) for folder in searched)
+    }
     asked = plainly_named(text, *(content for _, content in headers)) - compiles
     stand_ins = tuple((name, made) for name in sorted(asked) if (made := stand_in(name)))
     return CudaSource(
-        str(path), text, kernel, searched, tuple(options), digest, headers=headers, stand_ins=stand_ins
+        str(path),
+        text,
+        kernel,
+        searched,
+        tuple(options),
+        digest,
+        headers=headers,
+        other_names=others,
+        stand_ins=stand_ins,
     )
 
 
@@ -174,19 +189,9 @@ def compile_source(
         raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
     if made.status:
         failure = _failure(source.path, log or made.status)
-        headers = [name for name, _ in source.stand_ins if of_cuda(name)]
-        if lacking := [
-            name for name in headers if not any(is_file(Path(folder, name)) for folder in source.folders)
-        ]:
-            headers = ", ".join(sorted(lacking, key=source.text.find))
-            message = f"{_no_header(Path(source.path).name, headers)}; without: {failure.message}"
-            return Failure(failure.reason, message)
         if "__nv_name_map" in failure.message:
             raise no_kernel(source.path, source.kernel, declared_in(*source.texts))
-        if left_out := sorted(name for name, _ in source.stand_ins if for_host(name)):
-            message = f"{failure.message}; left out, as host code: {', '.join(left_out)}"
-            return Failure(failure.reason, message)
-        return failure
+        return failure if _NO_FILE.search(log) else _with_headers_left_out(failure, source)
     name = made.name or source.kernel
     binary = chosen(elf.read(cubin, source.path), source.path, name)
     warnings = "\n".join(line for line in log.splitlines() if not _PTXAS_INFO.match(line))
@@ -199,6 +204,17 @@ def compile_source(
         _spill_bytes(log, binary.kernel),
         _adds_shared(assembly, binary.kernel),
     )
+
+
+def _with_headers_left_out(failure: Failure, source: CudaSource) -> Failure:
+    """Add to a compiler's message the headers that were replaced, which may be the reason."""
+    names = [name for name, _ in source.stand_ins]
+    present = {name for name in names for folder in source.folders if is_file(Path(folder, name))}
+    lacking = sorted((name for name in names if of_cuda(name) and name not in present), key=source.text.find)
+    left_out = [name for name in names if for_host(name)]
+    why = _no_header(Path(source.path).name, ", ".join(lacking)) if lacking else ""
+    why = why or (f"left out, as host code: {', '.join(left_out)}" if left_out else "")
+    return Failure(failure.reason, f"{failure.message}; {why}") if why else failure
 
 
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
@@ -218,7 +234,13 @@ def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
     blanked = zip(source.headers, contents, strict=True)
     if names := implied(text, *contents, known=source.known):
         text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
-    return text, {name: content for (name, before), content in blanked if content != before}
+    changed = {name: content for (name, before), content in blanked if content != before}
+    return text, changed | {name: forward(first) for name, first in source.other_names if first in changed}
+
+
+def forward(header: str) -> str:
+    """Return the text of a header that has only the contents of another."""
+    return f"#include <{header}>\n"
 
 
 def _with_headers(
@@ -386,13 +408,20 @@ def _failure(path: str, log: str) -> Failure:
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 
+def no_header(where: str, header: str) -> str:
+    """Return the message of a header that was not found."""
+    return f"{where}: include: found no {header} beside the file or in the folders given (given.folders)"
+
+
 def _no_header(where: str, header: str) -> str:
+    if not of_cuda(header):
+        return no_header(where, header)
     packages = (
         "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/), "
         "nvidia-cuda-crt (mma.h) and nvidia-curand"
     )
     hint = "files of HIP are read for AMD GPUs" if re.match("hip|roc", header) else packages
-    return f"{where}: include: found no {header} beside the file or in the folders given; {hint}"
+    return f"{no_header(where, header)}; {hint}"
 
 
 def _stopped(path: str, how: ProcessKilled) -> Failure:
@@ -431,7 +460,7 @@ def installed_headers() -> list[Path]:
 
 
 MOST_BYTES = 1 << 26  # of a source, or of code
-_SYSTEM_TYPES = "typedef unsigned short ushort; typedef unsigned int uint;\n"
+_SYSTEM_TYPES = "#define __extension__\ntypedef unsigned short ushort; typedef unsigned int uint;\n"
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # followed by a name only if it is a kernel

@@ -101,6 +101,22 @@ DSE_WHOLE(long)
 DSE_WHOLE(unsigned long)
 DSE_WHOLE(long long)
 DSE_WHOLE(unsigned long long)
+#define DSE_SIGNS(T, U)                                                                                                \
+    template <> struct make_signed<T> { using type = T; };                                                             \
+    template <> struct make_signed<U> { using type = T; };                                                             \
+    template <> struct make_unsigned<T> { using type = U; };                                                           \
+    template <> struct make_unsigned<U> { using type = U; };
+template <class T> struct make_signed {};
+template <class T> struct make_unsigned {};
+DSE_SIGNS(signed char, unsigned char)
+DSE_SIGNS(short, unsigned short)
+DSE_SIGNS(int, unsigned int)
+DSE_SIGNS(long, unsigned long)
+DSE_SIGNS(long long, unsigned long long)
+template <> struct make_signed<char> : make_signed<signed char> {};
+template <> struct make_unsigned<char> : make_unsigned<signed char> {};
+template <class T> using make_signed_t = typename make_signed<T>::type;
+template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
 template <> struct numeric_limits<bool> {
     static constexpr bool is_specialized = true, is_integer = true, is_signed = false, has_infinity = false;
     static constexpr int digits = 1;

@@ -50,6 +50,7 @@ def _linear(registers: RegisterChanges, step: Step) -> None:
     for slot in step.reads:
         if (change := registers.by_slot.get(slot)) is not None:
             start = np.maximum(-change, 0) if pair else ZERO  # from where no register overflows
+            start = np.where(change == 0, here[slot], start)  # a factor of threads where it is the same
             here[slot], there[slot] = start.astype(np.uint32), (change + start).astype(np.uint32)
     before, after = evaluate(here, registers.lanes), evaluate(there, registers.lanes)
     if not pair:

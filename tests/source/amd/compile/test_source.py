@@ -66,7 +66,8 @@ def test_names_of_cuda_are_there(write):
 
 
 def test_pairs_are_added_by_one_instruction_where_there_is_one_else_by_swapping(write):
-    text = "__global__ void f(half2* x, nv_bfloat162* y) { atomicAdd(x, x[1]); unsafeAtomicAdd(y, y[1]); }"
+    add = "atomicAdd(x, x[1]); unsafeAtomicAdd(y, y[1]); half* part = &x[2].y; *part = x[1].x;"
+    text = f"__global__ void f(half2* x, nv_bfloat162* y) {{ {add} }}"
     source = read_source(write(text))
     assert {"pk_add_f16", "pk_add_bf16"} <= {*re.findall("pk_add_b?f16", built(source, 0x942).text)}
     assert built(source).text.count("atomic_cmpswap") == 2
@@ -90,6 +91,8 @@ NUMBERS = {  # single precision, by expressions of C and of NumPy
     "__hgt((half)x, (half)1.0f) + 2 * __hge((half)x, (half)3.0f)": lambda x: (x > 1) + 2 * (x >= 3),
     "(float)__heq2(make_half2(x, 2), make_half2(2, 2)).x": lambda x: x == 2,
     "__high2float(__float22bfloat162_rn(make_float2(1, x)))": lambda x: x,
+    "(float)__low2half2(__highs2half2(half2(1, x), half2(2, x))).y": lambda x: x,
+    "__funnelshift_lc(8u, 5u, 32) + __funnelshift_rc(8u, 5u, 40)": lambda x: 0 * x + 13,
     "__funnelshift_l(1u << 31, (unsigned)(int)fabsf(x), 1)": lambda x: 2 * np.trunc(abs(x)) + 1,
     "__funnelshift_r(8u, 5u, 3)": lambda x: 0 * x + 5 * 2.0**29 + 1,
     "__umul64hi(3ull << 62, 4)": lambda x: 0 * x + 3,
@@ -166,7 +169,7 @@ def test_a_file_is_compiled_as_it_ships(write):
     assert wrong.message.startswith("own.hip:11:")
 
 
-MISSING = "1: include: found no {} beside the file or in the folders given"
+MISSING = "1: include: found no {} beside the file or in the folders given (given.folders)"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.text import Listing
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.liveness import Purpose
 
 U32 = np.uint32
 # Loads the thread's own number into v0 and words of the first argument into v[2:5].
@@ -243,6 +244,15 @@ def test_loads_to_the_lds_lie_side_by_side(written, load: str):
     np.testing.assert_array_equal(result(machine, 1)[::2], arguments[:, 1])
 
 
+def test_places_in_the_lds_wrap_at_32_bits(written):
+    """As where a loop counts from -256 up to 0."""
+    code = [*_BEGIN, "v_lshlrev_b32 v6, 2, v0", "ds_write_b32 v6, v3", "v_add_u32 v7, 0xffffff00, v6"]
+    machine = run(
+        written([*code, "ds_read_b32 v8, v7 offset:256", *_END], lds=256), [words(), np.zeros(128, U32)]
+    )
+    np.testing.assert_array_equal(result(machine, 1)[::2], words()[:, 1])
+
+
 def test_scalar_loads_of_blocks_that_ended_are_none(written):
     """The first one's address would be 4 GiB behind the array."""
     code = [*_BEGIN, "s_sub_u32 s8, s2, 1", "s_lshl_b32 s8, s8, 2", "s_cmp_lg_u32 s2, 0"]
@@ -251,6 +261,16 @@ def test_scalar_loads_of_blocks_that_ended_are_none(written):
     machine = run(written(code), [words(), np.zeros(128, U32)], blocks=2)
     assert not machine.outside
     assert (result(machine, 1)[::2] == words()[0, 2]).all()
+
+
+def test_a_trap_that_no_wave_comes_to_may_be_last(written):
+    code = [*_BEGIN, "s_cmp_lg_u32 s2, 0", "s_cbranch_scc1 .LBB0_1", "v_mov_b32 v8, v2", *_END, "s_endpgm"]
+    listing = written([*code, ".LBB0_1:", "s_trap 2"])
+    listing = replace(listing, instructions=listing.instructions[:-1])
+    code_of(listing, Purpose.COUNTS)
+    np.testing.assert_array_equal(result(run(listing, [words(), np.zeros(128, U32)]), 1)[::2], words()[:, 0])
+    with pytest.raises(DseError, match="s_trap 2: found waves that come to a trap"):
+        run(listing, [words(), np.zeros(128, U32)], blocks=2)
 
 
 def test_a_mask_that_is_not_known_leaves_other_waves_theirs(written):

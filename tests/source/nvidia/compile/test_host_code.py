@@ -24,12 +24,24 @@ using namespace std;
 enum Mode { PLAIN, FAST };
 const int WARP = 32;
 static std::vector<float> results;
+template <typename T> using Pairs = vector<T>;
 cublasHandle_t handle;
 typedef float Aligned __attribute__((aligned(16)));
 void launch(cudaStream_t stream);
 struct Timer { std::vector<double> times; void stop() { times.push_back(0.0); } };
-struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; } };
+void stop(Timer timer);
+template <typename T> struct Pool { T *held = nullptr; void give(int n) { held = take(n, CLOCK_REALTIME); } };
+__align__(8) struct Pair { int first, second; };
+typedef Timer Clock;
+Clock wall{};
+struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; }
+private:
+  __host__ int on_host() { return wall.times.size(); }
+public:
+  __device__ int tiles() { return 1; } };
 constexpr int twice(int x) { return 2 * x; }
+inline void require(cudaError_t code, const char *file, bool stop = true) { if (code && stop) exit(code); }
+bool operator==(const Tile &a, const Tile &b) { return a.rows == b.rows; }
 
 namespace inner { namespace {
 template <typename T> DEVICE T clamp(T x, T most) { return std::min(x, most); }
@@ -40,7 +52,8 @@ template <const int BM, const int TM, typename T = float>
 __global__ void __launch_bounds__((BM * 8) / (TM * (2 + 2)), 1) scale(uint n, T *x, Tile tile) {
   const uint at = blockIdx.x * blockDim.x + threadIdx.x;
   assert(n > 0);
-  for (uint i = at; i < n; i += tile.size()) x[i] = inner::clamp(x[i], T(Aligned(twice(BM))));
+  Pair pair{int(n), 1};
+  for (uint i = at; i < pair.first; i += tile.size()) x[i] = inner::clamp(x[i], T(Aligned(twice(BM))));
 }
 
 void launch(cudaStream_t stream) {
@@ -70,11 +83,14 @@ def test_a_file_is_compiled_as_it_ships(tmp_path):
     assert [parameter.size for parameter in actual.binary.parameters] == [4, 8, 4]
 
 
-def test_a_header_beside_the_file_is_read_as_the_file(tmp_path):
-    (tmp_path / "kernels.cuh").write_text(AS_IT_SHIPS)
+def test_a_header_is_read_as_the_file_whatever_its_name(tmp_path):
+    folder = tmp_path / "headers"
+    folder.mkdir()
+    (folder / "kernels.cuh").write_text("#pragma once\n" + AS_IT_SHIPS)
     path = tmp_path / "main.cu"
-    path.write_text('#include "kernels.cuh"\n#include <fstream>\nvoid print(std::ofstream &file);\n')
-    source = read_source(path, "scale<64, 4>")
+    names = '#include "kernels.cuh"\n#include "headers/kernels.cuh"\n'
+    path.write_text(names + "#include <fstream>\nvoid print(std::ofstream &file);\n")
+    source = read_source(path, "scale<64, 4>", [folder])
     assert isinstance(compile_source(source, 80, {}), Compiled)
     assert [item.name for item in parameters_of(source) or ()] == ["n", "x", "tile"]
     assert kernels_in(source) == ["scale"]
@@ -85,8 +101,27 @@ def test_lines_keep_their_numbers_and_directives_stay():
     lines, after = AS_IT_SHIPS.splitlines(), blanked.splitlines()
     assert [len(line) for line in lines] == [len(line) for line in after]
     assert all(b in (a, " " * len(a)) for a, b in zip(lines, after, strict=True))
-    kept = ("#ifdef VERBOSE", "#endif", "__global__", "DEVICE T clamp", "constexpr int twice", "struct Tile")
-    gone = ("int main", "launch(", "std::vector", "cublasHandle_t", "PYBIND11_MODULE", "std::string name")
+    kept = (
+        "__device__ int tiles",
+        "#ifdef VERBOSE",
+        "#endif",
+        "__global__",
+        "DEVICE T clamp",
+        "constexpr int twice",
+        "struct Tile",
+    )
+    gone = (
+        "int main",
+        "launch(",
+        "vector<",
+        "cublasHandle_t",
+        "PYBIND11_MODULE",
+        "std::string name",
+        "operator==",
+        "wall",
+        "Pool",
+        "on_host",
+    )
     assert [text in blanked for text in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
 
 
@@ -106,6 +141,7 @@ __global__ void f(uint8_t *x, int64_t n, float *y) {
   static_assert(most_of<uint8_t>() == UCHAR_MAX && most_of<int64_t>() == INT64_MAX);
   static_assert(std::numeric_limits<int>::lowest() == INT_MIN && most_of<short>() == SHRT_MAX);
   static_assert(std::is_same<std::decay_t<const int&>, int>::value && most_of<float>() == FLT_MAX);
+  static_assert(sizeof(std::make_unsigned_t<char>) == 1 && std::make_signed_t<uint64_t>(-1) < 0);
   std::array<float, 3> three{y[3], y[4]};
   y[5] = both(std::move(three)).second;
   if (threadIdx.x < n) x[threadIdx.x] = most<int>() + std::fabsf(y[2]) + std::max(y[1], (float)M_PI) + least;

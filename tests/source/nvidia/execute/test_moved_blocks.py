@@ -71,6 +71,13 @@ SCALED = toy(
     "SHF.L.U32 R5, R6, 0x1, RZ; LEA R2, P0, R4, c[0x0][0x160], 0x2",
     "LEA.HI.X R3, R4, c[0x0][0x164], R5, 0x2, P0; LDG.E R7, [R2.64]",
 )
+# The factor's register still has the block's number in threads that take no part.
+PARTLY = toy(
+    "MOV R8, R1; IMAD R4, R8, 0x40, R0; ISETP.GE.AND P0, PT, R0, 0x28, PT",
+    f"@P0 BRA {16 * 11:#x}",
+    "MOV R8, 0x4",
+    *LOAD,
+)
 
 
 def places(grid: Dimensions) -> list[Dimensions]:
@@ -107,12 +114,15 @@ CASES = {
     "hasty": (HASTY, (40, 1, 1), (None, TABLE, 400), 2),
     "skipped": (SKIPPED, (40, 1, 1), (None, TABLE, 200), 2),
     "steady": (STEADY, (40, 2, 1), (None, None, 100), 4),
+    "partly": (PARTLY, (50, 1, 1), (None,), 2),
     "shifted": (SHIFTED, (60, 2, 1), (None,), 4),
     "scaled": (SCALED, (60, 2, 1), (None,), 4),
 }
 
 
-@pytest.mark.quick("chosen", "steady", "delayed", "switched", "strip", "shifted", "up to n", "scaled")
+@pytest.mark.quick(
+    "chosen", "steady", "delayed", "switched", "strip", "partly", "shifted", "up to n", "scaled"
+)
 @pytest.mark.parametrize(("made", "grid", "arguments", "rows"), CASES.values(), ids=CASES)
 def test_equals_running_each_block(made: SassProgram, grid: Dimensions, arguments: tuple, rows: int):
     actual, item = found_and_run(made, grid, *arguments)
