@@ -1,6 +1,9 @@
 """The contents of shared, local and stated global memory that addresses and branches need."""
 
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import or_
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +12,7 @@ from dse.source.machine.trips import TripLimits
 
 _U32 = np.uint32
 _FEW = 64  # words
+_WORD_AND_SOURCES = (_U32, *4 * (np.int64,))
 _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
 
 
@@ -28,8 +32,9 @@ class SharedMemory:
         self.blocks = blocks
         self.row = np.full(1024, -1)  # of each word; -1 while it is the same in all blocks
         self.rows = 0
-        self.same = [np.zeros(1024, _U32), np.zeros(1024, np.int64)]  # words, their sources
-        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks), np.int64)]  # with room for more rows
+        # words, and the sources of each of their bytes; `own` have room for more rows
+        self.same = [np.zeros(1024, kind) for kind in _WORD_AND_SOURCES]
+        self.own = [np.zeros((0, blocks), kind) for kind in _WORD_AND_SOURCES]
         self.tainted = False  # whether any word depends on an unknown source
         self.lost = 0  # copies not executed
         self.since = np.zeros(4 * 1024, int)  # those before the last store to each byte by all blocks
@@ -50,8 +55,12 @@ class SharedMemory:
         """Return the unknown sources that the words of accesses depend on."""
         if not self.tainted or not len(address):
             return 0
-        taints = [np.bitwise_or.reduce(self._read(1, block, word)) for word in self._words(address, size)]
-        return int(np.bitwise_or.reduce(taints))
+        taints = (
+            np.bitwise_or.reduce(self._read(kind, block[there], word[there]))
+            for word in self._words(address, size)
+            for kind, there in _bytes(address, size)
+        )
+        return int(reduce(or_, taints, 0))
 
     def load(self, block: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Load the words of each access; those of fewer than 4 bytes are not sign extended.
@@ -89,8 +98,9 @@ class SharedMemory:
         self.tainted |= taint != 0
         if self.tainted:
             for word in words:
-                before = self._read(1, block, word) if size < 4 else 0
-                self._write(1, block, word, np.broadcast_to(taint | before, word.shape), alike)
+                for kind, there in _bytes(address, size):
+                    sources = np.broadcast_to(np.int64(taint), word[there].shape)
+                    self._write(kind, block[there], word[there], sources, alike)
         if size >= 4:
             for word, value in zip(words, values, strict=True):
                 self._write(0, block, word, value, alike)
@@ -132,14 +142,14 @@ class SharedMemory:
         return count if alike else -1
 
     def _read(self, kind: int, block: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return words, or (kind 1) their sources."""
+        """Return words, or (kinds 1 to 4) the sources of a byte of each."""
         row, same = self.row[word], self.same[kind][word]
         if not self.rows or not (own := row >= 0).any():
             return same
         return np.where(own, self.own[kind].reshape(-1)[row * self.blocks + block], same)
 
     def _write(self, kind: int, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
-        """Write words, or (kind 1) their sources. `alike`: the same in all blocks."""
+        """Write words, or (kinds 1 to 4) the sources of a byte of each. `alike`: the same in all blocks."""
         if not alike:
             place = self._place(block, word)
             self.own[kind].reshape(-1)[place] = value
@@ -147,6 +157,12 @@ class SharedMemory:
         own = self.row[word] >= 0
         self.own[kind][self.row[word[own]]] = value[own, None]
         self.same[kind][word[~own]] = value[~own]
+
+
+def _bytes(address: np.ndarray, size: int) -> Iterator[tuple[int, Any]]:
+    """Yield the kinds of the sources of accessed bytes of words, and the accesses that have such a byte."""
+    for byte in range(4):
+        yield 1 + byte, slice(None) if size >= 4 else (byte - address & 3) < size
 
 
 def _by_each(live: int, block: np.ndarray, address: np.ndarray) -> bool:
