@@ -8,7 +8,6 @@ import pytest
 from support.engines import ran_code
 
 from dse.source.amd.execute.code import Code, code_of
-from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.alike import followed
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.liveness import Purpose
@@ -21,11 +20,7 @@ def same(code: Code, launch: LaunchArguments = LAUNCH) -> Any:
     """Run with and without skipping, and compare all: the machine that skipped."""
     skipped, full = (ran_code(code, launch, BLOCKS, skip) for skip in (True, False))
     assert skipped.executed == full.executed
-    if skipped.machine.estimated:  # if that is not allowed, these trips are run
-        exact, _ = execute(code, launch, BLOCKS, exact=True)
-        assert not exact.estimated
-        assert len(exact.accesses) == len(full.accesses)
-    else:
+    if not skipped.machine.estimated:
         np.testing.assert_equal(skipped.addresses(), full.addresses())
     return skipped.machine
 
