@@ -221,3 +221,12 @@ KERNEL attention(const int* queries, const int* keys, int* y, int length)
     for (int at = threadIdx.x; at < min(length, (int)(blockIdx.x + 1) * 128); at += 128) sum += keys[head + at];
     if (row < length) y[head + row] = sum;
 }
+
+// Rows of 32 words, each once, in an order that lies in memory: few of a warp at a time.
+KERNEL pages(const int* x, int* y, const int* page, int trips)
+{
+    int sum = 0, warp = 4 * blockIdx.x + threadIdx.x / 32;
+#pragma unroll 1
+    for (int i = 0; i < trips; i++) sum += x[page[warp * trips + i] * 32 + threadIdx.x % 32];
+    y[blockIdx.x * 128 + threadIdx.x] = sum;
+}
