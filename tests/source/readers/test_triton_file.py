@@ -185,22 +185,35 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi300x"])
 @pytest.mark.parametrize(
-    ("kernel", "array", "warned"),
+    ("kernel", "types", "array", "code", "said"),
     [
-        ("compact", "kept=4096:int8:index % 2", ""),  # `x` is in shared memory before what says where
-        ("pick", "chosen=4096", "chosen: found no contents of the array, which decides whether work is done"),
+        ("compact", "*fp32,*fp32,*i8", "kept=4096:int8:index % 2", 0, ""),  # `x` shares the masks' memory
+        (
+            "pick",
+            "*fp32,*fp32,*fp32",
+            "chosen=4096",
+            0,
+            "chosen: found no contents of the array, which decides",
+        ),
+        ("look_up", "*fp32,*fp16,*fp32", "x=4096:float16:random", 0, ""),  # and halves are computed
+        (
+            "look_up",
+            "*fp32,*bf16,*fp32",
+            "table=16",
+            2,
+            "x: found no contents of the array, which says where",
+        ),
     ],
 )
 def test_what_decides_is_asked_for_alike_on_both_vendors(
-    kernel, array, warned, gpu, run_dse, monkeypatch, tmp_path
+    kernel, types, array, code, said, gpu, run_dse, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("DSE_CACHE", str(tmp_path))
-    signature = ("--signature", "*fp32,*fp32,*i8" if kernel == "compact" else "*fp32,*fp32,*fp32")
     launch = ("--grid", "1", "--constexpr", "BLOCK=4096", "--num-warps", "4", "--arg", array)
-    ran = run_dse("characterise", f"{FILE}:{kernel}", "-g", gpu, *signature, *launch, "--json")
-    assert ran.code == 0, ran.err
-    assert warned in ran.err
-    assert bool(warned) == ("warning" in ran.err)
+    ran = run_dse("characterise", f"{FILE}:{kernel}", "-g", gpu, "--signature", types, *launch, "--json")
+    assert ran.code == code, ran.err
+    assert said in ran.err
+    assert bool(said) == ("found" in ran.err)
 
 
 def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):

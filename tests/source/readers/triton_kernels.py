@@ -65,3 +65,9 @@ def compact(out, x, kept, BLOCK: tl.constexpr):
 def pick(out, x, chosen, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=tl.load(chosen + at) > 0.5, other=0.0))
+
+
+@triton.jit
+def look_up(out, x, table, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(table + (tl.abs(tl.load(x + at)) * 15.0).to(tl.int32)))
