@@ -6,8 +6,8 @@ with random replacement. The probability follows from the lines that the residen
 the block touches for the first time may be there from other blocks: see `dse.source.caches.footprint`.
 
 Stores are written through the L1 without changing it, and are collected in the L2, where the storing block
-hits them. Atomics and loads with such a modifier bypass the L1. Local memory, whose addresses are not
-recorded, hits as far as that of the resident blocks fits.
+hits them. Atomics and loads with such a modifier bypass the L1. What atomics add to is fetched and written.
+Local memory, whose addresses are not recorded, hits as far as that of the resident blocks fits.
 
 Source: sectors, lines and carve-outs after the CUDA programming guide; Jia et al., arXiv:1804.06826 and
 1903.07486, found that the L1 of Volta and Turing does not replace what was used longest ago. Counters of an
@@ -44,8 +44,9 @@ SLOWEST = 1.35
 DRIFT = 0.12
 
 
-# Kinds of accesses. Loads include bypassing; atomics that return something are loads, and written.
-_KINDS = "loads", "bypassing", "stores", "written", "local loads", "local stores"
+# Kinds of accesses. Loads include bypassing; atomics that return something are loads, and written; others are
+# stores, written and added to.
+_KINDS = "loads", "bypassing", "stores", "written", "added to", "local loads", "local stores"
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,7 @@ def misses(
     past_l1 = past_l1 + lost * (mean["loads"] - past_l1)
     past_l2 = np.minimum(summed("loads", of_l2, far * crowded), past_l1)
     past_stores = np.minimum(summed("written", written), mean["written"])
+    past_stores *= 1.0 + mean["added to"] / np.maximum(mean["written"], 1e-300)  # fetched before
     of_runs = np.minimum(summed("loads", runs), past_l2)
     columns = zip(
         mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs, lost * past_l1, strict=True
@@ -255,6 +257,8 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
             rows["bypassing"].append(row)
         if step.pipe == "global" and _stores(step):
             rows["written"].append(row)
+        if step.pipe == "global" and step.atomic and kind == "stores":
+            rows["added to"].append(row)
     of_phase = once_each(lambda counts: np.stack([counts[rows[kind]].sum(axis=0) for kind in _KINDS]))
     asked: dict[tuple[int, int], np.ndarray] = {}
     for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
