@@ -166,6 +166,31 @@ def test_what_its_passes_print_is_the_reason():
     assert actual == "unsupported target: 'gfx90'"
 
 
+PRINTING = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def masked(out, ALL: tl.constexpr):
+    tl.static_print("compiled")
+    at = tl.arange(0, 64)
+    value = tl.load(out + at, mask=(at < 9) | ALL)
+    tl.store(out + at, value)
+"""
+
+
+def test_what_it_prints_of_invalid_code_is_the_reason(tmp_path, capfd):
+    """Triton prints the code, and its own error only says that it is invalid."""
+    (tmp_path / "masked.py").write_text(PRINTING)
+    source = subject.read_source(tmp_path / "masked.py", "masked", ("*float32",))
+    made = source.compile(80, source.settings((("ALL", 1),), (None,)))
+    assert isinstance(made, Failure)
+    assert "must be 1-bit signless integer" in made.message
+    assert made.message.endswith(", at `value = tl.load(out + at, mask=(at < 9) | ALL)`")
+    assert capfd.readouterr().out == ""
+
+
 def test_what_does_not_compile_is_a_result(file):
     source = scale(file)
     made = source.compile(80, source.settings((("BLOCK", 100),), (None, None, 4096, 1, 2.0)))
