@@ -230,3 +230,15 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
     for (int i = 0; i < trips; i++) sum += x[page[warp * trips + i] * 32 + threadIdx.x % 32];
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
+
+// Rows and the three before them, for which the first block of a sequence has others, and its last ones.
+KERNEL history(const int* x, int* y, const int* initial, int chunks)
+{
+    int sum = 0, first = 8 * (blockIdx.x * chunks + blockIdx.y);
+    if (blockIdx.y == 0)
+        for (int j = 1; j < 4; j++)
+            sum += initial[(3 * blockIdx.x + j - 1) * 128 + threadIdx.x] + x[(first + 8 * chunks - j) * 128 + threadIdx.x];
+    else
+        for (int j = 1; j < 4; j++) sum += x[(first - j) * 128 + threadIdx.x];
+    for (int j = 0; j < 8; j++) y[(first + j) * 128 + threadIdx.x] = sum += x[(first + j) * 128 + threadIdx.x];
+}

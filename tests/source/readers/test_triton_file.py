@@ -216,6 +216,26 @@ def test_what_decides_is_asked_for_alike_on_both_vendors(
     assert bool(said) == ("found" in ran.err)
 
 
+@pytest.mark.slow
+def test_a_launch_that_cannot_run_is_counted_with_a_warning(run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    launch = (
+        "--signature",
+        "*fp32,*fp32,*fp32",
+        "--grid",
+        "4",
+        "--constexpr",
+        "BLOCK=2048",
+        "--num-warps",
+        "32",
+    )
+    ran = run_dse(
+        "characterise", f"{FILE}:pick", "-g", "mi300x", *launch, "--arg", "chosen=8192:float32:random"
+    )
+    assert ran.code == 0
+    assert "pick: launch: found too many threads in a block, expected a launch that AMD" in ran.err
+
+
 def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
     (tmp_path / "k.py").write_text(
         "import triton\nimport triton.language as tl\n"
