@@ -1,8 +1,7 @@
 """The contents of shared, local and stated global memory that addresses and branches need."""
 
 from collections.abc import Callable, Iterator
-from functools import reduce
-from operator import or_
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from dse.source.machine.trips import TripLimits
 
 _U32 = np.uint32
 _FEW = 64  # words
-_WORD_AND_SOURCES = (_U32, *4 * (np.int64,))
 _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
 
 
@@ -32,9 +30,9 @@ class SharedMemory:
         self.blocks = blocks
         self.row = np.full(1024, -1)  # of each word; -1 while it is the same in all blocks
         self.rows = 0
-        # words, and the sources of each of their bytes; `own` have room for more rows
-        self.same = [np.zeros(1024, kind) for kind in _WORD_AND_SOURCES]
-        self.own = [np.zeros((0, blocks), kind) for kind in _WORD_AND_SOURCES]
+        # words, and the sources of their bytes; `own` have room for more rows
+        self.same = [np.zeros(1024, _U32), np.zeros((1024, 4), np.int64)]
+        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks, 4), np.int64)]
         self.tainted = False  # whether any word depends on an unknown source
         self.lost = 0  # copies not executed
         self.since = np.zeros(4 * 1024, int)  # those before the last store to each byte by all blocks
@@ -55,12 +53,10 @@ class SharedMemory:
         """Return the unknown sources that the words of accesses depend on."""
         if not self.tainted or not len(address):
             return 0
-        taints = (
-            np.bitwise_or.reduce(self._read(kind, block[there], word[there]))
-            for word in self._words(address, size)
-            for kind, there in _bytes(address, size)
-        )
-        return int(reduce(or_, taints, 0))
+        sources = [self._read(1, block, word) for word in self._words(address, size)]
+        if size < 4:
+            sources[0] = sources[0][(np.arange(4) - address[:, None] & 3) < size]
+        return int(np.bitwise_or.reduce([np.bitwise_or.reduce(part, axis=None) for part in sources]))
 
     def load(self, block: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Load the words of each access; those of fewer than 4 bytes are not sign extended.
@@ -97,13 +93,12 @@ class SharedMemory:
             words, values = ([of[:count] for of in some] for some in (words, values))
         self.tainted |= taint != 0
         if self.tainted:
-            for word in words:
-                for kind, there in _bytes(address, size):
-                    sources = np.broadcast_to(np.int64(taint), word[there].shape)
-                    self._write(kind, block[there], word[there], sources, alike)
+            parts = [slice(None)] if size >= 4 else [address + byte & 3 for byte in range(size)]
+            for word, part in product(words, parts):
+                self._taint(block, word, part, taint, alike)
         if size >= 4:
             for word, value in zip(words, values, strict=True):
-                self._write(0, block, word, value, alike)
+                self._write(block, word, value, alike)
             return
         place = words[0] if alike else self._place(block, words[0])
         as_bytes = (self.same if alike else self.own)[0].reshape(-1).view(np.uint8)
@@ -142,27 +137,33 @@ class SharedMemory:
         return count if alike else -1
 
     def _read(self, kind: int, block: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return words, or (kinds 1 to 4) the sources of a byte of each."""
+        """Return words, or (kind 1) the sources of their bytes: [n, 4]."""
         row, same = self.row[word], self.same[kind][word]
         if not self.rows or not (own := row >= 0).any():
             return same
-        return np.where(own, self.own[kind].reshape(-1)[row * self.blocks + block], same)
+        others = self.own[kind].reshape(-1, *same.shape[1:])[row * self.blocks + block]
+        return np.where(own if same.ndim == 1 else own[:, None], others, same)
 
-    def _write(self, kind: int, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
-        """Write words, or (kinds 1 to 4) the sources of a byte of each. `alike`: the same in all blocks."""
+    def _write(self, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
+        """Write words. `alike`: the same in all blocks."""
         if not alike:
             place = self._place(block, word)
-            self.own[kind].reshape(-1)[place] = value
+            self.own[0].reshape(-1)[place] = value
             return
         own = self.row[word] >= 0
-        self.own[kind][self.row[word[own]]] = value[own, None]
-        self.same[kind][word[~own]] = value[~own]
+        self.own[0][self.row[word[own]]] = value[own, None]
+        self.same[0][word[~own]] = value[~own]
 
-
-def _bytes(address: np.ndarray, size: int) -> Iterator[tuple[int, Any]]:
-    """Yield the kinds of the sources of accessed bytes of words, and the accesses that have such a byte."""
-    for byte in range(4):
-        yield 1 + byte, slice(None) if size >= 4 else (byte - address & 3) < size
+    def _taint(self, block: np.ndarray, word: np.ndarray, part: Any, taint: int, alike: bool) -> None:
+        """Set the sources of bytes of words: all, or one of each."""
+        if not alike:
+            place = self._place(block, word)
+            self.own[1].reshape(-1, 4)[place, part] = taint
+            return
+        own = self.row[word] >= 0
+        mine, others = (part, part) if isinstance(part, slice) else (part[own], part[~own])
+        self.own[1][self.row[word[own]], :, mine] = taint
+        self.same[1][word[~own], others] = taint
 
 
 def _by_each(live: int, block: np.ndarray, address: np.ndarray) -> bool:
