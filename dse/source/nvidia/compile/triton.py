@@ -49,7 +49,8 @@ DIVISIBLE = ["tt.divisibility", ALIGNED]
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 _OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
 _OF_LIBRARIES = re.compile(r": error: (?!Failures have been)(.+)(?:\n\s+([^^\s].+))?")
-_SAID_BEFORE = "PassManager", "error encountered during parsing"  # after the reason, on standard error
+# These errors come after the reason, which is on standard error.
+_SAID_BEFORE = re.compile("PassManager|error encountered during parsing|AMD assembler rejected")
 
 # Triton's names of types by those of NumPy and PyTorch.
 TYPES = {
@@ -440,8 +441,8 @@ def _reason(error: BaseException, printed: str) -> str:
     said = lines[-1] if lines else type(error).__name__
     if assembler := _OF_ASSEMBLER.search(str(error)):
         return assembler[1]
-    if said.startswith(_SAID_BEFORE) and (before := _OF_LIBRARIES.search(printed)):
-        said, location = before[1], (before[2] or "").strip() or location
+    if _SAID_BEFORE.search(said) and (before := _OF_LIBRARIES.search(printed)):
+        said, location = before[1], " ".join((before[2] or "").split()) or location
     said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
     return f"{said}, at `{location}`" if location else said
 

@@ -164,6 +164,9 @@ def test_what_its_passes_print_is_the_reason():
     printed = "k.py:3:1: error: unsupported target: 'gfx90'\n^\nk.py:3:1: error: Failures have been detected"
     actual = subject._reason(RuntimeError("PassManager::run failed"), printed)
     assert actual == "unsupported target: 'gfx90'"
+    printed = "assembler:6:2: error: unexpected token at start of statement\n        {  .reg .pred p; }\n  ^"
+    actual = subject._reason(RuntimeError("LLVM 1: AMD assembler rejected generated AMDGCN"), printed)
+    assert actual == "unexpected token at start of statement, at `{ .reg .pred p; }`"
 
 
 PRINTING = """
