@@ -12,6 +12,7 @@ import pytest
 from support.engines import AMD, NVIDIA, Ran, boxes_of_blocks, compiled, ran, ran_code
 
 from dse.source.amd.execute.code import Code, code_of
+from dse.source.amd.execute.interpret import execute
 from dse.source.machine.launch import LaunchArguments, address_of
 from dse.source.machine.liveness import Purpose
 
@@ -338,6 +339,11 @@ def test_skipped_trips_count_as_those_that_are_run(target, name):
     assert +skipped.executed == +full.executed
     if not skipped.machine.estimated:
         np.testing.assert_equal(skipped.addresses(), full.addresses())
+    elif isinstance(code := compiled(LOOPED, target)[kernel], Code):  # these trips are run if they must be
+        launch = LaunchArguments((2, 1, 1), (64, 1, 1), (None, None, TRIPS))
+        exact, _ = execute(code, launch, [(0, 0, 0), (1, 0, 0)], exact=True)
+        assert not exact.estimated
+        assert len(exact.accesses) == len(full.accesses)
     if name in LOOPS:
         assert not skipped.machine.estimated
         assert len(skipped.accesses) < 0.9 * len(full.accesses)

@@ -195,7 +195,7 @@ def check_stated(
     steps = ran.record.program.steps
     loads = [access.base for access in ran.machine.accesses if steps[access.index].writes]
     loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
-    leads = ran.missing.what == "address"
+    leads, guards = (ran.missing.what == what for what in ("address", "guard"))
     does = "says where others are read" if leads else "ends or skips work"
     arrays: dict[int | str, Declared] = {
         index: parameter
@@ -210,7 +210,7 @@ def check_stated(
     if numbers and not arrays:
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], numbers))
     for place, array in _deciding(ran, arrays).items():
-        if (array.whole or leads) and not is_pointer(array.kind):
+        if ((array.whole and not guards) or leads) and not is_pointer(array.kind):
             raise NotStated(no_contents(kernel, array.name, does, array.kind or "int32"))
         zeros[place] = array.name, array.kind or "float"
     return zeros

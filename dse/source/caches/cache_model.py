@@ -42,6 +42,7 @@ SLOWEST = 1.35
 # Distance between the reads of a sector by the blocks of a wave, as a share of what the wave reads, over the
 # part of the L2 that keeps it: `drift` over `l2_share` of dse.models.matrix.constants, fitted to times.
 DRIFT = 0.12
+_MOSTLY = 0.9  # of what an average block touches
 
 
 # Kinds of accesses. Loads include bypassing; atomics that return something are loads, and written.
@@ -151,7 +152,7 @@ def misses(
     # Some blocks leave early, or do more than others.
     asks = np.array([np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "written")])
     sectors, block = asks.sum(axis=0), sample.largest
-    if sectors[block] < sectors @ weights:  # most leave without having touched what the others do
+    if sectors[block] < _MOSTLY * (sectors @ weights):  # most leave without having touched what others do
         block = int(np.argmax((sectors - sectors @ weights) * weights))
     steps = machine.program.steps
     streams = [[s for s in machine.streams if select(steps[s.step])] for select in (_loads, _stores)]

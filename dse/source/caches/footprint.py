@@ -111,7 +111,9 @@ class Footprint:
         step = np.where(np.isin(accesses.families.step, APART), 0, accesses.families.step)
         parted = (step % (SECTOR * accesses.together)).max(axis=1) > 0  # blocks take parts of a sector
         self.parted = parted[accesses.family[first]]
-        self.nearest = self._nearest(np.ones(len(self.moves), bool))
+        every = np.ones(len(self.moves), bool)
+        self.nearest = self._nearest(every)
+        self.scattered *= 2 / (self._sharing(every) + 1)  # blocks that move together, either way, meet as one
         self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors handled here
         if reuse is not None:
             self.evenly[accesses.of(reuse.steps)[first]] = 0.0
@@ -225,20 +227,18 @@ class Footprint:
             # A wave may end between two blocks: always, if they are as far apart as a wave.
             near = np.minimum(nearest, wave - 1)
             ends = np.where(nearest < wave, near * (blocks - wave) / (wave * (blocks - near)), 1.0)
-            return np.where(self.scattered > 0, _mean_new(self.scattered, wave), ends)
+            return ends * _mean_new(self.scattered, wave)
         seen = min(back, blocks)
         early = seen / blocks  # share of blocks that look back to the start of the grid
         anywhere = early * _mean_new(self.scattered, seen) + (1.0 - early) * np.exp(-self.scattered * seen)
-        return np.where(self.scattered > 0, anywhere, nearest > back)
+        return (nearest > back) * anywhere
 
     def grown(self, blocks: float) -> float:
         """Return the number of distinct sectors that this many consecutive blocks touch."""
         if not self.evenly.any():  # all are followed
             return 0.0 if self.reuse is None else self.reuse.grown(blocks)
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
-        apiece = (before + after) / 2
-        if self.scattered.any():
-            apiece = np.where(self.scattered > 0, blocks * _mean_new(self.scattered, blocks), apiece)
+        apiece = (before + after) / 2 * _mean_new(self.scattered, blocks)
         if self.parted.any():
             apart = blocks / self._sharing(self.distance < blocks)
             apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)
@@ -297,14 +297,15 @@ def _scattered(
     """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
 
     They are assumed to be anywhere in the part of an array that the executed blocks use, but shared `shared`
-    times as often, by array and touch. Where that is not known, blocks that move as a whole share no more
-    than they have to: their tiles make up the array, in some order.
+    times as often, by array and touch: at most once if they are linear along some dimension of the grid, so
+    that only some blocks meet. Where that is not known, blocks that move as a whole share no more than they
+    have to: their tiles make up the array, in some order.
 
     **Shapes:** first, times [sectors], and so is the result.
     """
     families = accesses.families
     chance = np.zeros(len(first))
-    unrelated = families.step.any(axis=1) & np.isin(families.step, (*APART, 0)).all(axis=1)
+    unrelated = ~families.linear
     for array in np.unique(families.array[unrelated]).tolist():
         low, high = accesses.spanned(array)
         members = unrelated & (families.array == array)
@@ -316,14 +317,16 @@ def _scattered(
             least = touches * -float(np.expm1(-least))
         by_chance = np.array([not families.as_whole[members].all()], float)
         middle = (np.arange(np.count_nonzero(inside)) + 0.5) / np.count_nonzero(inside)
+        partly = not np.isin(families.step[members], (*APART, 0)).all()
         often = np.quantile(shared.get(array, by_chance), middle)
+        often = np.minimum(often, 1.0) if partly else often
         chance[inside] = np.maximum(evenly * often, max(least / blocks, 1e-300))
     return chance
 
 
 def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
     """Return the mean probability, over the first `blocks`, that no earlier block touched a sector."""
-    touches = np.maximum(chance * blocks, 1e-12)
+    touches = np.maximum(chance * blocks, 1e-300)
     return -np.expm1(-touches) / touches
 
 

@@ -26,6 +26,7 @@ MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
 _AT_ONCE = 2**18  # addresses
+_SAMPLED = 8  # executions of an instruction whose places are compared
 _Place = tuple[np.ndarray, np.ndarray]  # shift and there of a Group
 
 # Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
@@ -79,7 +80,7 @@ def groups(
 ) -> list[tuple[list[Group], dict[int, np.ndarray]]]:
     """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
 
-    With the groups come, by array, sectors of the other blocks, [blocks, 32], -1 for none.
+    With the groups come, by array, sectors of the other blocks, [blocks, lanes], -1 for none.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
     or whose lanes move differently in most blocks, with the same addresses in few only. Where a block's first
@@ -106,22 +107,20 @@ def groups(
         for number, (stream, of_family) in enumerate(zip(members.streams, of_list, strict=True)):
             for warp in asked.intersection(of_family):
                 alike.setdefault((stream.step, warp), []).append(number)
-        # warps, executions before, and places
-        of_warps: list[list[tuple[int, int, _Place | None]]] = [[] for _ in of_list]
+        of_warps: list[list[tuple[int, _Place | None]]] = [[] for _ in of_list]
         for (step, warp), numbers in sorted(alike.items()):
             before = of_machine(step, warp).before([members.streams[n] for n in numbers], block)
-            of_step = of_probe(step, warp).places(np.array(before))
-            for number, others_before, place in zip(numbers, before, of_step, strict=True):
-                of_warps[number].append((warp, others_before, place))
-        places = [_common([place for _, _, place in own]) for own in of_warps]
+            for number, place in zip(numbers, of_probe(step, warp).places(np.array(before)), strict=True):
+                of_warps[number].append((warp, place))
+        places = [_common([place for _, place in own]) for own in of_warps]
         lost: set[int] = set()  # instructions
         others: dict[int, np.ndarray] = {}
         for number, pairs in groupby(members.insts.tolist(), key=itemgetter(0)):
             if places[number] is None:
                 steps = {step for _, step in pairs}
                 if not steps <= lost and of_warps[number]:
-                    warp, before, _ = of_warps[number][-1 if of_warps[number][-1][2] is None else 0]
-                    sectors = of_probe(members.streams[number].step, warp).sectors(before)
+                    warp, _ = of_warps[number][-1 if of_warps[number][-1][1] is None else 0]
+                    sectors = of_probe(members.streams[number].step, warp).sectors()
                     others[int(members.array[number])] = sectors
                 lost |= steps
         kept = members.within({*members.insts[:, 1].tolist()} - lost)
@@ -188,11 +187,13 @@ class _Executions:
         """Count the executions before each of these streams in a block."""
         return [int(self.starts[id(stream)][block]) for stream in streams]
 
-    def sectors(self, before: int) -> np.ndarray:
-        """Return the sectors of other blocks in the execution after `before` others: [blocks, 32], or -1."""
-        (base,), (mask,) = self._addresses(self._streams(np.array([before])))
+    def sectors(self) -> np.ndarray:
+        """Return the sectors of other blocks in some executions: [blocks, lanes], -1 for none."""
+        last = max(int(ends[-1]) - 1 for ends in self.kinds) if self.streams else 0
+        base, mask = self._addresses(self._streams(np.unique(np.linspace(0, last, _SAMPLED, dtype=int))))
         others, moved = self.row[1:], self.moved[1:, None]
-        return np.where(mask[others], (base[others] + moved) // SECTOR, -1)
+        places = np.where(mask[:, others], (base[:, others] + moved) // SECTOR, -1)
+        return places.swapaxes(0, 1).reshape(len(others), -1)
 
     def places(self, before: np.ndarray) -> list[_Place | None]:
         """Return the `distances` of blocks in executions after so many others; None if there are none."""

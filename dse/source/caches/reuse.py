@@ -203,10 +203,11 @@ def follow(
 
 
 def _shared(sectors: np.ndarray, low: int, high: int, together: int) -> np.ndarray | None:
-    """Compare how often blocks share sectors, [blocks, 32], with how often they would if anywhere: [touches].
+    """Compare how often blocks share sectors with how often they would if anywhere: [touches].
 
     None if they are too few to tell. A table that is a small part of the array, or a few frequent words, show
     by what the first half of the blocks and the second both touch.
+    **Shapes:** sectors [blocks, lanes], of some executions.
     """
     places = np.sort(sectors // together, axis=1)  # those of no address stay negative
     once = (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)

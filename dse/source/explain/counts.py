@@ -1,5 +1,6 @@
 """Counts of a kernel's source without a GPU: one configuration, number by number, or many, one a row."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, prod
@@ -9,6 +10,7 @@ import numpy as np
 
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
+from dse.errors import InputWarning
 from dse.hardware.gpus import GpuFile
 from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 from dse.kernels.description import Description, describe
@@ -51,6 +53,9 @@ def of_configuration(
     if isinstance(result, Failure):
         raise failed(description, result, configuration)
     warn_of_counts(description.name, [result])
+    if why := _cannot_run([result], gpu)[0]:
+        problem = f"found {why}, expected a launch that {gpu.name} can run"
+        warnings.warn(f"{description.name}: launch: {problem}", InputWarning, stacklevel=2)
     with in_64_bits():
         kernel, resources = None, None
         if description.described:

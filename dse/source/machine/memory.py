@@ -1,6 +1,8 @@
 """The contents of shared, local and stated global memory that addresses and branches need."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +30,9 @@ class SharedMemory:
         self.blocks = blocks
         self.row = np.full(1024, -1)  # of each word; -1 while it is the same in all blocks
         self.rows = 0
-        self.same = [np.zeros(1024, _U32), np.zeros(1024, np.int64)]  # words, their sources
-        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks), np.int64)]  # with room for more rows
+        # words, and the sources of their bytes; `own` have room for more rows
+        self.same = [np.zeros(1024, _U32), np.zeros((1024, 4), np.int64)]
+        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks, 4), np.int64)]
         self.tainted = False  # whether any word depends on an unknown source
         self.lost = 0  # copies not executed
         self.since = np.zeros(4 * 1024, int)  # those before the last store to each byte by all blocks
@@ -50,8 +53,10 @@ class SharedMemory:
         """Return the unknown sources that the words of accesses depend on."""
         if not self.tainted or not len(address):
             return 0
-        taints = [np.bitwise_or.reduce(self._read(1, block, word)) for word in self._words(address, size)]
-        return int(np.bitwise_or.reduce(taints))
+        sources = [self._read(1, block, word) for word in self._words(address, size)]
+        if size < 4:
+            sources[0] = sources[0][(np.arange(4) - address[:, None] & 3) < size]
+        return int(np.bitwise_or.reduce([np.bitwise_or.reduce(part, axis=None) for part in sources]))
 
     def load(self, block: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Load the words of each access; those of fewer than 4 bytes are not sign extended.
@@ -88,12 +93,12 @@ class SharedMemory:
             words, values = ([of[:count] for of in some] for some in (words, values))
         self.tainted |= taint != 0
         if self.tainted:
-            for word in words:
-                before = self._read(1, block, word) if size < 4 else 0
-                self._write(1, block, word, np.broadcast_to(taint | before, word.shape), alike)
+            parts = [slice(None)] if size >= 4 else [address + byte & 3 for byte in range(size)]
+            for word, part in product(words, parts):
+                self._taint(block, word, part, taint, alike)
         if size >= 4:
             for word, value in zip(words, values, strict=True):
-                self._write(0, block, word, value, alike)
+                self._write(block, word, value, alike)
             return
         place = words[0] if alike else self._place(block, words[0])
         as_bytes = (self.same if alike else self.own)[0].reshape(-1).view(np.uint8)
@@ -132,21 +137,33 @@ class SharedMemory:
         return count if alike else -1
 
     def _read(self, kind: int, block: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return words, or (kind 1) their sources."""
+        """Return words, or (kind 1) the sources of their bytes: [n, 4]."""
         row, same = self.row[word], self.same[kind][word]
         if not self.rows or not (own := row >= 0).any():
             return same
-        return np.where(own, self.own[kind].reshape(-1)[row * self.blocks + block], same)
+        others = self.own[kind].reshape(-1, *same.shape[1:])[row * self.blocks + block]
+        return np.where(own if same.ndim == 1 else own[:, None], others, same)
 
-    def _write(self, kind: int, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
-        """Write words, or (kind 1) their sources. `alike`: the same in all blocks."""
+    def _write(self, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
+        """Write words. `alike`: the same in all blocks."""
         if not alike:
             place = self._place(block, word)
-            self.own[kind].reshape(-1)[place] = value
+            self.own[0].reshape(-1)[place] = value
             return
         own = self.row[word] >= 0
-        self.own[kind][self.row[word[own]]] = value[own, None]
-        self.same[kind][word[~own]] = value[~own]
+        self.own[0][self.row[word[own]]] = value[own, None]
+        self.same[0][word[~own]] = value[~own]
+
+    def _taint(self, block: np.ndarray, word: np.ndarray, part: Any, taint: int, alike: bool) -> None:
+        """Set the sources of bytes of words: all, or one of each."""
+        if not alike:
+            place = self._place(block, word)
+            self.own[1].reshape(-1, 4)[place, part] = taint
+            return
+        own = self.row[word] >= 0
+        mine, others = (part, part) if isinstance(part, slice) else (part[own], part[~own])
+        self.own[1][self.row[word[own]], :, mine] = taint
+        self.same[1][word[~own], others] = taint
 
 
 def _by_each(live: int, block: np.ndarray, address: np.ndarray) -> bool:

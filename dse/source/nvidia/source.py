@@ -181,7 +181,7 @@ def unstated_arrays(
                 variable = variables.get(at, Declared(at, False, whole=True))
                 whole, kind = variable.whole or decision.what == "address", variable.kind
             elif passed:
-                whole = not passed[at].fractions
+                whole = not passed[at].fractions or decision.what == "address"
                 types = getattr(source, "types", ())  # a folder of Triton's cache has none
                 kind = numpy_type(types[index]) if types and index is not None else "int32"
             else:  # addresses depend on whole numbers

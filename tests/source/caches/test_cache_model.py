@@ -196,6 +196,31 @@ def test_the_l2_has_what_the_block_has_stored(tmp_path: Path, ahead: int, l2_byt
     assert actual.stores_past_l2 >= (1 - 1e-9) * n * 4 / 32
 
 
+COLUMNS = """
+extern "C" __global__ void f(const float* x, const int* columns, float* y)
+{
+    const int i = blockIdx.y * blockDim.x + threadIdx.x;
+    y[2048 * (ROWS * blockIdx.x + blockIdx.z) + i] = x[8192 * blockIdx.x + columns[i]];
+}
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 2])  # blocks that read the same
+def test_blocks_share_the_rows_that_they_gather_from(tmp_path: Path, rows: int) -> None:
+    """Rows move with the first dimension of the grid, places in them with the second by data alone."""
+    path, grid = tmp_path / "f.cu", (64, 16, rows)
+    path.write_text(COLUMNS)
+    made = compile_source(read_source(path, "f"), 80, {"ROWS": rows})
+    assert isinstance(made, Compiled)
+    (listing,) = disassemble([made.binary])
+    columns = np.random.default_rng(3).integers(0, 8192, 2048).astype(np.int32)
+    launch, sample = LaunchArguments(grid, (128, 1, 1), (None, columns, None)), representative(grid)
+    caches = Caches(2**15, 2**30, 16, 4)
+    actual = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
+    expected = 64 * len(np.unique(columns // 8)) + 2048 * 4 / 32
+    assert actual.loads_past_l2 * np.prod(grid) == pytest.approx(expected, rel=0.05)
+
+
 ARRAY = """
 extern "C" __global__ void f(float* y, const float* x, const int* places, int used)
 {

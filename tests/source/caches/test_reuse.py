@@ -188,6 +188,8 @@ def test_warps_that_load_are_found():
         ("shuffled", (1024, 1), (2**16,), 2**16, 2**16),
         ("tables", (2048, 1), (2**13,), 2 * 2**10 + 2**15, 2**15),
         ("planes_of_filters", (8192, 1), (4096,), 32768, 131072),
+        ("pages", (64, 1), (np.arange(2**14, dtype=np.int32) * 7919 % 2**14, 64), 2**16 + 2**11, 1024),
+        ("history", (8, 1024), (None, 1024), 2**20 + 8 * 3 * 16, 2**20),
         ("either", (64, 3), (64, None), 2 * 64 * 16, 64 * 3 * 16),
         # queries and keys of a causal attention, once
         *(("attention", (-(-n // 128), 32), (None, n), 8 * n, 4 * n) for n in (1000, 4096)),

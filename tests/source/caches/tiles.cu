@@ -221,3 +221,24 @@ KERNEL attention(const int* queries, const int* keys, int* y, int length)
     for (int at = threadIdx.x; at < min(length, (int)(blockIdx.x + 1) * 128); at += 128) sum += keys[head + at];
     if (row < length) y[head + row] = sum;
 }
+
+// Rows of 32 words, each once, in an order that lies in memory: few of a warp at a time.
+KERNEL pages(const int* x, int* y, const int* page, int trips)
+{
+    int sum = 0, warp = 4 * blockIdx.x + threadIdx.x / 32;
+#pragma unroll 1
+    for (int i = 0; i < trips; i++) sum += x[page[warp * trips + i] * 32 + threadIdx.x % 32];
+    y[blockIdx.x * 128 + threadIdx.x] = sum;
+}
+
+// Rows and the three before them, for which the first block of a sequence has others, and its last ones.
+KERNEL history(const int* x, int* y, const int* initial, int chunks)
+{
+    int sum = 0, first = 8 * (blockIdx.x * chunks + blockIdx.y);
+    if (blockIdx.y == 0)
+        for (int j = 1; j < 4; j++)
+            sum += initial[(3 * blockIdx.x + j - 1) * 128 + threadIdx.x] + x[(first + 8 * chunks - j) * 128 + threadIdx.x];
+    else
+        for (int j = 1; j < 4; j++) sum += x[(first - j) * 128 + threadIdx.x];
+    for (int j = 0; j < 8; j++) y[(first + j) * 128 + threadIdx.x] = sum += x[(first + j) * 128 + threadIdx.x];
+}

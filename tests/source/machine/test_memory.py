@@ -1,5 +1,8 @@
 """Shared memory of many blocks, against a dictionary of bytes."""
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +28,7 @@ def test_blocks_load_what_they_stored(accesses):
         numbers = np.array(numbers)
         same = np.tile(numbers[:THREADS], BLOCKS)
         block = np.repeat(np.arange(BLOCKS), THREADS)
-        address = 4096 * (size // 4) + 8 * (numbers if kind == "other places" else same)
+        address = 4096 * (size // 8) + 8 * (numbers if kind == "other places" else same)
         value = numbers if kind == "other values" else same
         here = block == 1 if kind == "one block" else np.full(len(block), True)
         block, address, value = block[here], address[here], value[here].astype(np.uint32)
@@ -33,10 +36,11 @@ def test_blocks_load_what_they_stored(accesses):
         for of, at, number in zip(block.tolist(), address.tolist(), value.tolist(), strict=True):
             for byte in range(size):
                 stored[of, at + byte] = number + byte // 4 >> 8 * (byte % 4) & 0xFF
-            for word in range(at // 4, (at + max(size, 4)) // 4):
-                taints[of, word] = taint | (taints.get((of, word), 0) if size < 4 else 0)
+                taints[of, at + byte] = taint
     assert memory.any() == any(stored.values())
     for of, at in {(of, at // 4 * 4) for of, at in stored}:
         (word,) = memory.load(np.array([of]), np.array([at]), 4)
         assert word[0] == sum(stored.get((of, at + byte), 0) << 8 * byte for byte in range(4))
-        assert memory.taint(np.array([of]), np.array([at]), 4) == taints[of, at // 4]
+        for size in (1, 2, 4):
+            expected = reduce(or_, (taints.get((of, at + byte), 0) for byte in range(size)))
+            assert memory.taint(np.array([of]), np.array([at]), size) == expected

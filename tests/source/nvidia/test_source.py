@@ -72,9 +72,7 @@ extern "C" __global__ void rows(
 #elif MODE == 3
     while (sums[0] >= 0.0f) { __syncthreads(); sums[0] = rows; }
 #elif MODE == 4
-    unsigned short place;
-    asm("mul.f16 %0, %1, %1;" : "=h"(place) : "h"((unsigned short)threadIdx.x));
-    sums[place] = 1;
+    sums[__dp4a((int)threadIdx.x, rows, 0)] = 1;
 #elif MODE == 5
     printf("%d", TWICE);
 #elif MODE == 7
@@ -200,7 +198,7 @@ def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.M
     assert 'identifier "sum" is undefined' in messages[0]
     assert "expected at most" in messages[1]
     assert "still running" in messages[2]
-    assert "HMUL2" in messages[3]
+    assert "IDP" in messages[3]
     assert "a call that leaves the kernel" in messages[4]
     assert not any("\n" in message for message in messages)
 

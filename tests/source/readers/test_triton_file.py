@@ -182,6 +182,60 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
         assert f"expected {name}=SIZE:int32:VALUES" in failed.message
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi300x"])
+@pytest.mark.parametrize(
+    ("kernel", "types", "array", "code", "said"),
+    [
+        ("compact", "*fp32,*fp32,*i8", "kept=4096:int8:index % 2", 0, ""),  # `x` shares the masks' memory
+        (
+            "pick",
+            "*fp32,*fp32,*fp32",
+            "chosen=4096",
+            0,
+            "chosen: found no contents of the array, which decides",
+        ),
+        ("look_up", "*fp32,*fp16,*fp32", "x=4096:float16:random", 0, ""),  # and halves are computed
+        (
+            "look_up",
+            "*fp32,*bf16,*fp32",
+            "table=16",
+            2,
+            "x: found no contents of the array, which says where",
+        ),
+    ],
+)
+def test_what_decides_is_asked_for_alike_on_both_vendors(
+    kernel, types, array, code, said, gpu, run_dse, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    launch = ("--grid", "1", "--constexpr", "BLOCK=4096", "--num-warps", "4", "--arg", array)
+    ran = run_dse("characterise", f"{FILE}:{kernel}", "-g", gpu, "--signature", types, *launch, "--json")
+    assert ran.code == code, ran.err
+    assert said in ran.err
+    assert bool(said) == ("found" in ran.err)
+
+
+@pytest.mark.slow
+def test_a_launch_that_cannot_run_is_counted_with_a_warning(run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    launch = (
+        "--signature",
+        "*fp32,*fp32,*fp32",
+        "--grid",
+        "4",
+        "--constexpr",
+        "BLOCK=2048",
+        "--num-warps",
+        "32",
+    )
+    ran = run_dse(
+        "characterise", f"{FILE}:pick", "-g", "mi300x", *launch, "--arg", "chosen=8192:float32:random"
+    )
+    assert ran.code == 0
+    assert "pick: launch: found too many threads in a block, expected a launch that AMD" in ran.err
+
+
 def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
     (tmp_path / "k.py").write_text(
         "import triton\nimport triton.language as tl\n"

@@ -51,3 +51,23 @@ def add(out, x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
         tl.store(out + at, tl.load(x + at) + 1.0)
     else:
         tl.store(out + at, tl.load(x + at, mask=at < n) + 1.0, mask=at < n)
+
+
+@triton.jit
+def compact(out, x, kept, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + at, mask=at < 4096)
+    keep = tl.load(kept + at, mask=at < 4096).to(tl.int1)
+    tl.store(out + tl.cumsum(keep.to(tl.int32), 0) - 1, values, mask=(at < 4096) & keep)
+
+
+@triton.jit
+def pick(out, x, chosen, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=tl.load(chosen + at) > 0.5, other=0.0))
+
+
+@triton.jit
+def look_up(out, x, table, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(table + (tl.abs(tl.load(x + at)) * 15.0).to(tl.int32)))

@@ -116,13 +116,15 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     moved = binder.words(moved_text)
     data_slot = -1 if accessed.to_lds else binder.registers(data_text).slot
     imm, index, zeros = _imm(step), step.index, [np.zeros((1, 1, 1), np.uint32)] * accessed.words
-    unread = stores_unread(binder, step, accessed)
+    unread, masked_to = stores_unread(binder, step, accessed), _masked_to(binder, step, place_text)
 
     def perform(machine: MemoryMachine) -> None:
         low, high, most = (machine.words(first + word) for word in range(3))
         within, of_wave = machine.base([place], [False]), moved(machine)
         if low is None or high is None or most is None or within is None or of_wave is None:
-            raise NeedsData(step, "address")
+            beyond = None if within is not None or masked_to is None else masked_to(machine)
+            masks = beyond is not None and most is not None and bool((beyond >= most).all())
+            raise NeedsData(step, "guard" if masks else "address")
         origin = low.astype(np.int64) + ((high & U16).astype(np.int64) << 32) + of_wave.astype(np.int64)
         base, lanes = origin + within, machine.lanes() & (within + imm < most)
         if ((within > _FARTHEST_MASKED) & (most == _OF_TRITON) & machine.lanes()).any():
@@ -146,6 +148,15 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             machine.write_loaded(data_slot, words, accessed)
 
     return perform
+
+
+def _masked_to(binder: Any, step: Instruction, place: str) -> Reader | None:
+    """Return the offset of masked lanes, if the code before chooses it or another; else None."""
+    for earlier in reversed(binder.listing.instructions[: step.index]):
+        for made in filter(None, (earlier, earlier.second)):
+            if made.operands[:1] == (place,):
+                return binder.words(made.operands[1]) if "cndmask_b32" in made.opcode else None
+    return None
 
 
 _OF_TRITON, _FARTHEST_MASKED = 2**31 - 2, 2**31 + 2**24  # bytes: it moves masked lanes to 2^31

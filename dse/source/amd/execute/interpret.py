@@ -35,8 +35,9 @@ def execute(
     Words are followed as far as addresses, branches and masks of lanes need them. Without `atomics`,
     what these return is unstated.
 
-    **Raises:** DseError for an argument that does not fit, if code runs on after `step_limit` stretches, or
-    if trips of loops would be estimated but must be `exact`.
+    Trips of loops that would be estimated are run if they must be `exact`.
+
+    **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
     missing: NeedsData | None = None
     for assume_zeros in (False, True):

@@ -254,8 +254,7 @@ class WaveLoopSkipper:
             loop.next_try = loop.trips + trips + 2
         elif None in strides:
             if machine.exact:
-                problem = "found trips of loops that are estimated, expected none"
-                raise DseError(f"{self.code.listing.name}: {problem}")
+                raise Irregular("its trips would be estimated")
             loop.plan = Plan.of_samples(trips)
             self._move(changes.moving, loop.plan.earlier)
         elif period == 1:

@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 from packaging.version import Version
 
 # Properties of every machine that a kernel is read for; all others are absent.
@@ -22,6 +23,9 @@ _KNOWN = {
     "driver.get_current_target().warp_size": 32,
     "driver.get_current_device()": 0,
 }
+_LIMITS = {"torch.finfo": (ml_dtypes.finfo, float), "torch.iinfo": (ml_dtypes.iinfo, int)}
+_TYPES = {"half": "float16", "float": "float32", "double": "float64"}
+_TYPES |= {"short": "int16", "int": "int32", "long": "int64"}
 _VERSIONS = ("Version", "LooseVersion", "parse_version")  # of a text: packages have them from one another
 _DRIVER = RLock()  # Triton has one for all threads
 noted: dict[str, None] = {}  # conditions that were false by absence, in order
@@ -64,6 +68,8 @@ class Absent:
             return arguments[0]
         if self._name.rpartition(".")[2] in _VERSIONS and [*map(type, arguments)] == [str]:
             return Version(arguments[0])
+        if self._name in _LIMITS and len(arguments) == 1 and isinstance(arguments[0], Absent):
+            return _limits(self._name, arguments[0]._name) or self._part("()")
         return self._part("()")
 
     def __getitem__(self, key: Any) -> Any:
@@ -118,6 +124,18 @@ class Absent:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _computed
     __or__ = __ror__ = __and__ = __rand__ = __invert__ = _computed
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _computed
+
+
+def _limits(of: str, dtype: str) -> SimpleNamespace | None:
+    """Return the limits of a type of PyTorch by its name, as plain numbers; None if there is no such type."""
+    limits, number = _LIMITS[of]
+    name = dtype.removeprefix("torch.")
+    try:
+        given = limits(_TYPES.get(name, name))
+    except (TypeError, ValueError):
+        return None
+    named = {key: number(getattr(given, key)) for key in ("min", "max", "eps", "tiny") if hasattr(given, key)}
+    return SimpleNamespace(bits=int(given.bits), **named)
 
 
 def stand_in(name: str) -> ModuleType:

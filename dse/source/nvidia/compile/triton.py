@@ -16,10 +16,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -47,7 +48,9 @@ ALIGNED = 16  # bytes; also the divisor of numbers
 DIVISIBLE = ["tt.divisibility", ALIGNED]
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 _OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
-_OF_PASSES = re.compile(r": error: (?!Failures have been)(.+)")  # on standard error
+_OF_LIBRARIES = re.compile(r": error: (?!Failures have been)(.+)(?:\n\s+([^^\s].+))?")
+# These errors come after the reason, which is on standard error.
+_SAID_BEFORE = re.compile("PassManager|error encountered during parsing|AMD assembler rejected")
 
 # Triton's names of types by those of NumPy and PyTorch.
 TYPES = {
@@ -438,8 +441,8 @@ def _reason(error: BaseException, printed: str) -> str:
     said = lines[-1] if lines else type(error).__name__
     if assembler := _OF_ASSEMBLER.search(str(error)):
         return assembler[1]
-    if said.startswith("PassManager") and (of_passes := _OF_PASSES.search(printed)):
-        return of_passes[1]
+    if _SAID_BEFORE.search(said) and (before := _OF_LIBRARIES.search(printed)):
+        said, location = before[1], " ".join((before[2] or "").split()) or location
     said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
     return f"{said}, at `{location}`" if location else said
 
@@ -451,11 +454,18 @@ def _line_of(error: BaseException) -> str:
 
 @contextmanager
 def _silence() -> Iterator[IO[bytes]]:
-    """Suppress the compiler's warnings; its libraries' output to standard error goes to a file, yielded."""
+    """Suppress what the compiler prints and warns of.
+
+    Its libraries' output to standard error goes to a file, yielded.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with tempfile.TemporaryFile() as swallowed, warnings.catch_warnings():
+        with (
+            tempfile.TemporaryFile() as swallowed,
+            redirect_stdout(StringIO()),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             os.dup2(swallowed.fileno(), 2)
             yield swallowed

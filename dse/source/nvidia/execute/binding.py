@@ -15,6 +15,7 @@ from dse.source.nvidia.sass.opcodes import OPCODES, kinds_of, opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import (
+    COMBINE,
     F32,
     F64,
     I32,
@@ -25,14 +26,15 @@ from dse.source.nvidia.sass.semantics import (
     extended,
     float_bits,
     flushed,
+    half_type,
     halves,
     joined,
+    pair_bits,
 )
 
 Registers = list[np.ndarray]
 Reader = Callable[[Registers], Any]
-_WORDS = "uifsUIDw"  # kinds of results in registers
-_COMBINE = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
+_WORDS = "uifs2UIDw"  # kinds of results in registers
 
 
 class Unsupported(Exception):
@@ -96,7 +98,7 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         return Bound(add, writes, reads)
     if other is not None:
-        combine = next((_COMBINE[name] for name in step.modifiers if name in _COMBINE), np.logical_and)
+        combine = next((COMBINE[name] for name in step.modifiers if name in COMBINE), np.logical_and)
 
         def compare(r: Registers, lanes: Lanes) -> list[np.ndarray]:
             holds, with_ = compute(r, lanes), other(r)
@@ -135,6 +137,9 @@ def _writer(kind: str, step: Step) -> Callable[[Any], Any]:
         return double_words(step.modifiers)
     if kind == "w":
         return lambda words: words
+    if kind == "2":
+        packed = pair_bits(step.modifiers)
+        return lambda value: (packed(value),)
     if kind == "f":
         bits = float_bits(step.modifiers)
         return lambda value: (bits(value),)
@@ -152,19 +157,19 @@ class _Operands:
     def __init__(self, step: Step, slot_of: Callable[[str, Any], int]) -> None:
         self.step, self.slot_of = step, slot_of
         self.values = [operand for operand in step.sources if operand.kind != "predicate"]
+        self.left = iter(self.values)
         self.conditions = iter([operand for operand in step.sources if operand.kind == "predicate"])
         self.slots = set(step.reads)
 
     def readers(self, kinds: tuple[str, ...]) -> Iterator[Reader]:
         """Yield the functions that read operands of these kinds."""
-        left = iter(self.values)
         for kind in kinds:
             if kind == "p*":
                 yield from map(self.predicate, self.conditions)
             elif kind in "pq":
                 yield self.truth(kind == "p")
             else:
-                for operand in left if kind[1:] else [next(left, None)]:
+                for operand in self.left if kind[1:] else [next(self.left, None)]:
                     if operand is None:
                         raise IndexError("too few")
                     reader = self.reader(kind[0], operand)
@@ -177,10 +182,6 @@ class _Operands:
             return _MAKERS[kind](self, operand)
         if kind == ".":
             return None
-        if kind == "0":
-            if operand.slot != RZ:
-                raise Unsupported("arithmetic in half precision")
-            return None
         if kind == "i":
             read = self.word(operand)
             return lambda r: read(r).view(I32)
@@ -190,7 +191,7 @@ class _Operands:
         if kind == "f":
             read = self.real(operand)
             return lambda r: read(r).astype(F64)
-        number = _half(operand) if kind == "H" else int(operand.text, 0)
+        number = int(operand.text, 0)
         return lambda r: number
 
     def slot(self, operand: Operand, words: int = 1, real: bool = False) -> int:
@@ -261,12 +262,22 @@ class _Operands:
 
         return read
 
-    def half(self, operand: Operand) -> Reader:
-        """Read a float16 in a half of a register."""
-        if operand.part[:1] != "H":
-            raise Unsupported("arithmetic in half precision")
-        read = self.word(operand)
-        return lambda r: read(r).astype(np.uint16).view(np.float16)
+    def halves(self, operand: Operand) -> Reader:
+        """Read a register's halves, or one of them twice: float64, [2, ...]. Numbers are two operands."""
+        kind = half_type(self.step.modifiers)
+        if operand.kind == "number":
+            numbers = [float(number.text.replace("QNAN", "NAN")) for number in (next(self.left), operand)]
+            constant = np.array(numbers).reshape(2, 1, 1)
+            return lambda r: constant
+        slot, shifts = self.slot(operand), _HALVES[operand.part]
+
+        def read(r: Registers) -> np.ndarray:
+            words = np.stack([r[slot] >> shift for shift in shifts])
+            value = words.astype(np.uint16).view(kind).astype(F64)
+            value = np.abs(value) if operand.absolute else value
+            return np.negative(value) if operand.negate else value
+
+        return read
 
     def term(self, operand: Operand) -> Reader:
         """Read a term of a sum with carry: negated, its complement, plus one in the low word."""
@@ -337,16 +348,14 @@ class _Operands:
 
 _MAKERS: dict[str, Callable[[_Operands, Operand], Reader]] = {
     "u": _Operands.word, "U": _Operands.pair, "s": _Operands.real, "D": _Operands.double,
-    "k": _Operands.term, "h": _Operands.half, "z": _Operands.special, "o": _Operands.constant,
+    "k": _Operands.term, "2": _Operands.halves, "z": _Operands.special, "o": _Operands.constant,
     "B": _Operands.predicates,
 }  # fmt: skip
 
 
-def _half(operand: Operand) -> np.ndarray:
-    """Return a number as the bits of a half."""
-    if operand.kind != "number":
-        raise Unsupported("arithmetic in half precision")
-    return np.full((1, 1), np.array(float(operand.text), np.float16).view(np.uint16), U32)
+_HALVES = {
+    part: (U32(low), U32(high)) for part, low, high in (("", 0, 16), ("H0_H0", 0, 0), ("H1_H1", 16, 16))
+}
 
 
 def _bits(text: str, words: int, real: bool) -> int:

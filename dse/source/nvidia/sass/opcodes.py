@@ -5,7 +5,7 @@ modifiers. The form lists results and sources: `U=iiU` writes a pair, from two w
 
     u i      a word: unsigned, signed             U I    the same of 64 bits, in two registers
     f s      float32: as float64, rounded to      D      float64
-             float32 when written; unchanged      h H    a half of a register; a number in half precision
+             float32 when written; unchanged      2      two halves, likewise; of two numbers the low one last
     v        `u`, of .64 `U`                      t      the integer that a modifier names, else `i`
     r        `f`, of .F64 `D`                     e g    the same by the first modifier; the others
     n        a number                             .      an operand that is not read
@@ -16,7 +16,6 @@ modifiers. The form lists results and sources: `U=iiU` writes a pair, from two w
     B        the predicates that a mask selects          opposite
     o        an address in constant memory        z      a special register
     w x y    registers of an access, of matrices, of tensor memory
-    0        a register that must be RZ
 
 and a kind before `*` holds for all further sources, as does the last kind of rows without a function.
 Functions map arrays of lanes to arrays of lanes, the result before the tests; a test that is a function is
@@ -189,12 +188,19 @@ _row("FCHK", "int32", "P=ss", s.hard_to_divide)
 _row("FMNMX3", "int32", "s=sssp", lambda a, b, c, p: s.float_minimum(s.float_minimum(a, b, p), c, p))
 _row("FSET UFSET F2FP UF2FP", "int32")
 
-# Pairs of halves: constants, written by the compiler as a product of zeros, and conversions to float32.
-_row("HFMA2", "fp16", "u=00HH", lambda high, low: high << 16 | low)
-_row("HADD2 HADD2_32I HFMA2_32I HMUL2 HMUL2_32I", "fp16")
-_row("HADD2.F32", "fp16", "s=0h", lambda half: half.astype(np.float32))
-_row("HMNMX2 HSET2 VHMNMX", "int32")
-_row("HSETP2", "int32", "PP=u")
+# Pairs of halves: the compiler also makes constants as a product of zeros.
+_row("HFMA2", "fp16", "2=222", s.multiply_add)
+_row("HADD2", "fp16", "2=22", np.add)
+_row("HMUL2", "fp16", "2=22", np.multiply)
+_row("HADD2_32I HFMA2_32I HMUL2_32I", "fp16")
+_row("HADD2.F32", "fp16", "f=22", lambda a, b: (a + b)[0])
+_row("HMNMX2", "int32", "2=22p", s.float_minimum)
+_row("VHMNMX", "int32", "2=222p", lambda a, b, c, p: s.float_minimum(s.float_minimum(a, b, p), c, p))
+_row("HSETP2", "int32", "PP=m22p", s.half_tests)
+_row(
+    "F2FP.PACK_AB UF2FP.PACK_AB", "int32", "2=ss", lambda high, low: np.stack(np.broadcast_arrays(low, high))
+)
+_row("HSET2", "int32")
 
 # Floats of 64 bits.
 _row("DADD", "fp64", "D=DD", lambda a, b: s.longer(a) + b)

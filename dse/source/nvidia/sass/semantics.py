@@ -4,11 +4,13 @@ Float32 is computed in float64, in which products are exact and sums are rounded
 mantissa. Only divisions and conversions in addresses need floats.
 """
 
+import re
 from collections.abc import Callable
 from functools import reduce
 from operator import attrgetter
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 U32, I32, U64, I64 = np.uint32, np.int32, np.uint64, np.int64
@@ -113,6 +115,8 @@ COMPARE: dict[str, Any] = {
     "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal, "NE":
     np.not_equal,
 }  # fmt: skip
+
+COMBINE = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
 
 
 def integer_test(modifiers: Modifiers) -> Callable[..., Array]:
@@ -324,6 +328,34 @@ def float_test(modifiers: Modifiers) -> Callable[..., Array]:
     if name.endswith("U"):
         return lambda a, b: compare(a, b) | np.isnan(a) | np.isnan(b)
     return lambda a, b: compare(a, b) & ~(np.isnan(a) | np.isnan(b))
+
+
+def half_tests(modifiers: Modifiers) -> Callable[..., tuple[Array, Array]]:
+    """HSETP2: a test of each half, combined with a predicate."""
+    combine = next(COMBINE[name] for name in modifiers if name in COMBINE)
+    test = float_test(tuple(name for name in modifiers if not name.startswith("BF16")))
+    return lambda a, b, other: tuple(combine(test(a, b), other))
+
+
+def half_type(modifiers: Modifiers) -> Any:
+    """Return the type of halves. **Raises:** ValueError if the modifiers name a smaller one."""
+    if any(re.fullmatch(r"E\dM\d", name) for name in modifiers):
+        raise ValueError("8-bit floats")
+    return ml_dtypes.bfloat16 if any(name.startswith("BF16") for name in modifiers) else np.float16
+
+
+def pair_bits(modifiers: Modifiers) -> Callable[[Array], Array]:
+    """The words of pairs of halves, [2, ...]: the low ones first."""
+    kind = half_type(modifiers)
+
+    def packed(exact: Array) -> Array:
+        if "RELU" in modifiers or "SAT" in modifiers:
+            exact = np.where(exact > 0, exact, 0.0)  # NaN becomes 0, too
+        exact = np.minimum(exact, 1.0) if "SAT" in modifiers else exact
+        low, high = exact.astype(kind).view(np.uint16).astype(U32)
+        return low | high << U32(16)
+
+    return packed
 
 
 def hard_to_divide(a: Array, b: Array) -> Array:

@@ -140,9 +140,12 @@ def test_a_decorator_that_fails_is_passed_over_and_named(package):
     assert any("triton.autotune(" in note and "'nowhere' is not defined" in note for note in actual.notes)
 
 
-def test_versions_are_compared_as_such():
+def test_versions_are_compared_as_such_and_types_have_limits():
     assert absent.Absent("utils.Version")("2.10.0") > absent.Absent("Version")("2.9")
     assert absent.Absent("parse_version")(absent.stand_in("torch").__version__) >= Version("2.0")
+    torch = absent.stand_in("torch")
+    assert (torch.finfo(torch.float8_e4m3fn).max, torch.iinfo(torch.short).min) == (448.0, -(2**15))
+    assert isinstance(torch.iinfo(torch.float16).max, absent.Absent)
     absent.noted.clear()
     assert list(range(absent.Absent("devices"))) == []
     assert list(absent.noted) == ["devices, which is not there, counts as false"]

@@ -164,6 +164,34 @@ def test_what_its_passes_print_is_the_reason():
     printed = "k.py:3:1: error: unsupported target: 'gfx90'\n^\nk.py:3:1: error: Failures have been detected"
     actual = subject._reason(RuntimeError("PassManager::run failed"), printed)
     assert actual == "unsupported target: 'gfx90'"
+    printed = "assembler:6:2: error: unexpected token at start of statement\n        {  .reg .pred p; }\n  ^"
+    actual = subject._reason(RuntimeError("LLVM 1: AMD assembler rejected generated AMDGCN"), printed)
+    assert actual == "unexpected token at start of statement, at `{ .reg .pred p; }`"
+
+
+PRINTING = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def masked(out, ALL: tl.constexpr):
+    tl.static_print("compiled")
+    at = tl.arange(0, 64)
+    value = tl.load(out + at, mask=(at < 9) | ALL)
+    tl.store(out + at, value)
+"""
+
+
+def test_what_it_prints_of_invalid_code_is_the_reason(tmp_path, capfd):
+    """Triton prints the code, and its own error only says that it is invalid."""
+    (tmp_path / "masked.py").write_text(PRINTING)
+    source = subject.read_source(tmp_path / "masked.py", "masked", ("*float32",))
+    made = source.compile(80, source.settings((("ALL", 1),), (None,)))
+    assert isinstance(made, Failure)
+    assert "must be 1-bit signless integer" in made.message
+    assert made.message.endswith(", at `value = tl.load(out + at, mask=(at < 9) | ALL)`")
+    assert capfd.readouterr().out == ""
 
 
 def test_what_does_not_compile_is_a_result(file):

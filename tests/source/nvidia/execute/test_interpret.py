@@ -159,16 +159,14 @@ def test_a_call_by_a_pointer_is_named():
 
 
 def test_form_that_matters_but_has_no_rule_is_named():
-    code = ("S2R R0, SR_TID.X", "HMUL2 R4, R0, R0", "STG.E [R2.64], R4", "EXIT")
+    code = ("S2R R0, SR_TID.X", "HSET2.GT.AND R4, R0, R0, PT", "STG.E [R2.64], R4", "EXIT")
     ran(*code)  # only stored: counted
-    code = ("S2R R0, SR_TID.X", "HMUL2 R2, R0, R0", "STG.E [R2.64], R1", "EXIT")
-    with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HMUL2 R2, R0, R0\)"):
+    code = ("S2R R0, SR_TID.X", "HSET2.GT.AND R2, R0, R0, PT", "STG.E [R2.64], R1", "EXIT")
+    with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HSET2.GT.AND R2, R0, R0, PT\)"):
         ran(*code)
-    branch = ("HMUL2 R2, R0, R0", "ISETP.GE.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x40", "NOP", "EXIT")
+    branch = ("HSET2.GT.AND R2, R0, R0, PT", "ISETP.GE.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x40", "NOP", "EXIT")
     machine = ran(*branch)
-    assert machine.sources == ["results of HMUL2"]  # data as any
-    machine = ran("HSETP2.GT.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x30", "NOP", "EXIT")
-    assert machine.sources == ["results of HSETP2"]
+    assert machine.sources == ["results of HSET2"]  # data as any
     with pytest.raises(DseError, match="IDP"):  # whole numbers
         ran("IDP R2, R2, R0, RZ", *branch[1:])
 

@@ -42,8 +42,8 @@ from dse.source.nvidia.sass.program import program
 
 INF = math.inf
 EDGES = [*NUMBERS, 1e-40, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, INF, -INF, math.nan]
-RESULTS = ("u", "U", "f", "D", "P", "PT", "RZ")
-SOURCE = re.compile(r"(?:\[([-~|!]+)\])?([-~!]?)([uiUIfDp])(\.\w+)?")
+RESULTS = ("u", "U", "f", "D", "h", "P", "PT", "RZ")
+SOURCE = re.compile(r"(?:\[([-~|!]+)\])?([-~!]?)([uiUIfDhp])(\.\w+)?")
 LITERAL, CONSTANT = "0x3a", "c[0x0][0x168]"  # that stand in place of a register
 SHAPE = (2, 32)  # blocks, threads
 
@@ -303,8 +303,60 @@ for mode, whole in {"": np.rint, ".TRUNC": np.trunc, ".FLOOR": np.floor, ".CEIL"
     row(f"FRND.F64{mode} D = D", ieee(whole))
 row("F2F.F64.F32 UF2F.F64.F32 D = [-|]f", lambda a: a)
 row("F2F.F32.F64 UF2F.F32.F64 f = [-]D", lambda a: a)
+
+
+# Pairs of halves: the low one by its number, both by words
+def half_word(a: float) -> int:
+    with np.errstate(over="ignore"):
+        return int(np.float16(a).view(np.uint16))
+
+
+def rounded_word(a: float) -> int:
+    """A number of 16 bits with the exponent of a float32."""
+    word = int(np.float32(nearest(a)).view(np.uint32))
+    return word >> 16 if a != a else word + 0x7FFF + (word >> 16 & 1) >> 16
+
+
+def longer(word: int) -> float:
+    return float(np.uint32(low(word << 16)).view(np.float32))
+
+
+def of_high(word: int) -> float:
+    return float(np.uint16(low(word >> 16, 16)).view(np.float16))
+
+
 row("HFMA2.MMA HFMA2 u = -RZ RZ 0.771484375 0.21533203125", lambda: 0x3A2C32E4)
-row("HADD2.F32 f = -RZ u.H0_H0", lambda a: np.uint16(low(a, 16)).view(np.float16))
+row("HFMA2.MMA HFMA2 h = [-]h h [|]h", fused)
+row("HFMA2.RELU h = h h h", lambda a, b, c: max(fused(a, b, c), 0.0) if fused(a, b, c) > 0 else 0.0)
+row("HMUL2 h = [-|]h [-]h", ieee(lambda a, b: a * b))
+row("HADD2 h = h [-]h", ieee(lambda a, b: a + b))
+row("HADD2.SAT h = h h", lambda a, b: min(a + b, 1.0) if a + b > 0 else 0.0)
+row("HADD2.F32 f = -RZ u.H0_H0", lambda a: of_high(a << 16))
+row("HADD2.F32 f = u.H1_H1 RZ", of_high)
+row("HMNMX2 h = [-|]h h p", lambda a, b, p: numeric(min if p else max)(a, b))
+row(
+    "VHMNMX h = h h h p",
+    lambda a, b, c, p: numeric(min if p else max)(numeric(min if p else max)(a, b), c),
+)
+row(
+    "F2FP.PACK_AB F2FP.F16.F32.PACK_AB UF2FP.PACK_AB u = [-]f f",
+    lambda a, b: half_word(a) << 16 | half_word(b),
+)
+row("F2FP.BF16.F32.PACK_AB u = f f", lambda a, b: rounded_word(a) << 16 | rounded_word(b))
+
+
+def of_halves(name: str, way: str, *numbers: Callable[[int], float]) -> Callable[..., bool]:
+    """A test of what `numbers` read from words."""
+    return lambda a, b, p: COMBINE[way](OF_FLOATS[name](numbers[0](a), numbers[1](b)), p)
+
+
+for name, way in product(OF_FLOATS, COMBINE):
+    if name != "T":
+        row(f"HSETP2.{name}.{way} P PT = h [-|]h p", of_halves(name, way, float, float))
+        operands = "= u.H0_H0 u.H1_H1 p"
+        row(f"HSETP2.{name}.{way} PT P {operands}", of_halves(name, way, lambda a: of_high(a << 16), of_high))
+        text = f"HSETP2.BF16_V2.{name}.{way} P PT {operands}"
+        row(text, of_halves(name, way, longer, lambda b: longer(b >> 16)))
 
 
 # Lanes of a warp together: lists of 32, after whether each takes part
@@ -388,6 +440,7 @@ row("UTCATOMSWS P u = u", lambda a: (True, 0))
 row("USETMAXREG.TRY_ALLOC.CTAPOOL P = 0x100", lambda: True)
 
 WORDS = {kind: words_of(kind, EDGES) for kind in "ufD"}
+WORDS["h"] = words_of("h", [x for x in EDGES if not 2.0**16 < abs(x) < INF])
 TRUTHS = np.random.default_rng(5).integers(0, 2, (64, 4)).astype(bool)
 ACTIVE = np.random.default_rng(6).integers(0, 2, SHAPE).astype(bool)
 CHANGE: dict[str, Callable[[Any], Any]] = {
@@ -421,7 +474,13 @@ def ways_of(statement: Statement) -> Iterator[list[Source]]:
         ways = [Source(texts[change], kind, CHANGE[change]) for change in changes]
         if name == "R2" and not sign and not part and not statement.across:  # or no register at all
             number = 3.5 if kind in FLOATS else int(LITERAL, 0)
-            numbers = ["3.5"] if kind in FLOATS else [LITERAL, CONSTANT] if kind in "ui" else [LITERAL]
+            numbers = (
+                ["3.5, 3.5" if kind == "h" else "3.5"]
+                if kind in FLOATS
+                else [LITERAL, CONSTANT]
+                if kind in "ui"
+                else [LITERAL]
+            )
             ways += [Source(text, kind, lambda a, n=number: n) for text in numbers]
         others.append(ways)
     yield plain
