@@ -212,7 +212,7 @@ def _with_headers_left_out(failure: Failure, source: CudaSource) -> Failure:
     present = {name for name in names for folder in source.folders if is_file(Path(folder, name))}
     lacking = sorted((name for name in names if of_cuda(name) and name not in present), key=source.text.find)
     left_out = [name for name in names if for_host(name)]
-    why = _no_header(Path(source.path).name, ", ".join(lacking)) if lacking else ""
+    why = _no_listed_header(Path(source.path).name, ", ".join(lacking)) if lacking else ""
     why = why or (f"left out, as host code: {', '.join(left_out)}" if left_out else "")
     return Failure(failure.reason, f"{failure.message}; {why}") if why else failure
 
@@ -404,7 +404,7 @@ def _failure(path: str, log: str) -> Failure:
     lines = log.splitlines() or ["no reason given"]
     message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
     if match := _NO_FILE.search(message):
-        message = _no_header(match[1], match[2])
+        message = _no_listed_header(match[1], match[2])
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 
@@ -413,7 +413,7 @@ def no_header(where: str, header: str) -> str:
     return f"{where}: include: found no {header} beside the file or in the folders given (given.folders)"
 
 
-def _no_header(where: str, header: str) -> str:
+def _no_listed_header(where: str, header: str) -> str:
     if not of_cuda(header):
         return no_header(where, header)
     packages = (
