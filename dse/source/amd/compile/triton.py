@@ -9,6 +9,7 @@ from dse.errors import DseError
 from dse.source.amd.compile.source import Built, without_debug
 from dse.source.contract import Launched
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
+from dse.source.nvidia.compile.absent import Platform
 
 # Targets whose matrix instructions Triton's backend supports, and RDNA2, which has none.
 TARGETS = (0x908, 0x90A, 0x942, 0x950, 0x1030, 0x1032, 0x1100, 0x1101, 0x1102, 0x1150, 0x1151, 0x1200, 0x1201)
@@ -17,6 +18,8 @@ TARGETS = (0x908, 0x90A, 0x942, 0x950, 0x1030, 0x1032, 0x1100, 0x1101, 0x1102, 0
 @dataclass(frozen=True)
 class HipTritonSource(triton.TritonSource):
     """A Triton kernel, to be compiled for AMD GPUs."""
+
+    platform = Platform("hip", 64)
 
     def architectures(self) -> tuple[int, ...]:
         """List the targets it can be compiled for: 0x942 for gfx942."""
@@ -57,4 +60,5 @@ def read_source(
     path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
 ) -> HipTritonSource:
     """Find a kernel of a Python file, as `dse.source.nvidia.compile.triton.read_source` does."""
-    return HipTritonSource(**vars(triton.read_source(path, kernel, types, options)))
+    made = triton.read_source(path, kernel, types, options, HipTritonSource.platform)
+    return HipTritonSource(**vars(made))

@@ -5,24 +5,38 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import RLock
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 from packaging.version import Version
 
+
+class Platform(NamedTuple):
+    """The machine that a kernel asks about, as PyTorch and Triton name it."""
+
+    backend: str = "cuda"  # or "hip"
+    warp_size: int = 32
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """What its queries answer."""
+        amd = {"torch.version.hip": "7.0.0", "torch.version.cuda": None}
+        target = {f"driver.get_current_target().{name}": value for name, value in self._asdict().items()}
+        return _KNOWN | target | (amd if self.backend == "hip" else {"torch.version.hip": None})
+
+
 # Properties of every machine that a kernel is read for; all others are absent.
 _KNOWN = {
-    "torch.version.hip": None,
     "torch.version.xpu": None,
     "torch.__version__": "2.9.0",  # which came with Triton 3.5
     "torch.cuda.is_available()": True,
     "torch.cuda.device_count()": 1,
-    "driver.get_current_target().backend": "cuda",
-    "driver.get_current_target().warp_size": 32,
     "driver.get_current_device()": 0,
 }
+_ANSWERS = ContextVar("answers", default=Platform().answers)
 _LIMITS = {"torch.finfo": (ml_dtypes.finfo, float), "torch.iinfo": (ml_dtypes.iinfo, int)}
 _TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 _TYPES |= {"short": "int16", "int": "int32", "long": "int64"}
@@ -48,7 +62,8 @@ class Absent:
 
     def _part(self, part: str) -> Any:
         name = self._name + part
-        return _KNOWN[name] if name in _KNOWN else Absent(name, self._reason)
+        known = _ANSWERS.get()
+        return known[name] if name in known else Absent(name, self._reason)
 
     def _no(self) -> bool:
         noted[f"{self!r}, counts as false"] = None
@@ -146,8 +161,18 @@ def stand_in(name: str) -> ModuleType:
 
 
 @contextmanager
+def asked_of(platform: Platform) -> Iterator[None]:
+    """Answer queries about the machine in this block as on a platform."""
+    before = _ANSWERS.set(platform.answers)
+    try:
+        yield
+    finally:
+        _ANSWERS.reset(before)
+
+
+@contextmanager
 def no_driver(runtime: Any) -> Iterator[None]:
-    """Replace Triton's driver in this block by properties of any NVIDIA GPU; for one thread at a time."""
+    """Replace Triton's driver in this block by what is known of the platform; for one thread at a time."""
     attribute = "_active" if hasattr(runtime.driver, "_active") else "active"  # until Triton 3.3
     with _DRIVER:
         kept = getattr(runtime.driver, attribute)

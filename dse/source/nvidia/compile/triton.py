@@ -31,10 +31,10 @@ from dse.core.processes import ProcessKilled, in_fork
 from dse.errors import DseError, one_line
 from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Launched, Passed, Settings
-from dse.source.nvidia.compile.absent import Absent, no_driver
+from dse.source.nvidia.compile.absent import Absent, Platform, asked_of, no_driver
 from dse.source.nvidia.compile.constants import Constants
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.triton_function import Function, function, triton
+from dse.source.nvidia.compile.triton_function import NVIDIA, Function, function, triton
 from dse.source.nvidia.compile.triton_metadata import Box, LaunchMetadata
 from dse.source.nvidia.sass import elf
 
@@ -92,6 +92,7 @@ class OfTriton:
     """What holds for Triton's kernels, compiled or not."""
 
     most_declared = float("inf")  # launches add all shared memory
+    platform = NVIDIA  # that heuristics ask about
 
     def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
         """No constants: they cannot be read from the text."""
@@ -128,7 +129,7 @@ class TritonSource(OfTriton):
 
         **Raises:** DseError if there are too few or too many, or one has an unknown type.
         """
-        kernel = function(Path(self.path), self.kernel)
+        kernel = function(Path(self.path), self.kernel, self.platform)
         where = f"{self.path}: {self.kernel}"
         if len(arguments) != len(self.names):
             stated = ", ".join(self.names)
@@ -146,7 +147,8 @@ class TritonSource(OfTriton):
         stated = {name: seen(name, kind, argument) for name, kind, argument in rows}
         for name, rule in kernel.heuristics.items():
             if name not in values:
-                values[name] = by_rule(rule, stated | values, f"{where}: heuristics: {name}")
+                with asked_of(self.platform):
+                    values[name] = by_rule(rule, stated | values, f"{where}: heuristics: {name}")
         if missing := [name for name in kernel.constexprs if name not in values]:
             raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
         return (*sorted(values.items()), *known.items())
@@ -161,7 +163,8 @@ class TritonSource(OfTriton):
 
         **Raises:** DseError if Triton is missing, the file cannot be imported or has no such kernel.
         """
-        kernel, target = function(Path(self.path), self.kernel), self.target(arch)
+        target = self.target(arch)
+        kernel = function(Path(self.path), self.kernel, Platform(target.backend, target.warp_size))
         where = f"{Path(self.path).name}: {self.kernel}"
         answers = in_fork([partial(_answer, kernel.jit, target, dict(settings)) for settings in several])
         for settings in several:
@@ -198,7 +201,11 @@ class TritonSource(OfTriton):
 
 
 def read_source(
-    path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
+    path: Path,
+    kernel: str = "",
+    types: Sequence[str] = (),
+    options: Sequence[str] = (),
+    platform: Platform = NVIDIA,
 ) -> TritonSource:
     """Find a kernel of a Python file. `types` are those of its arguments; `options` are constants, as
     `NAME=VALUE`, and names of those that are True or False, as `NAME:bool`.
@@ -206,7 +213,7 @@ def read_source(
     **Raises:** DseError as `dse.source.nvidia.compile.triton_function.function`; if a constant is not the
     kernel's.
     """
-    jitted = function(path, kernel)
+    jitted = function(path, kernel, platform)
     names = tuple(parameter.name for parameter in jitted.arguments)
     fixed = {name: value for name, value in jitted.constexprs.items() if value is not inspect.Parameter.empty}
     truths = tuple(option.removesuffix(TRUTH) for option in options if option.endswith(TRUTH))
@@ -323,7 +330,8 @@ class _Made(NamedTuple):
 def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
     with _silence() as printed:
         try:
-            made = _compiled(jit, target, settings)
+            with asked_of(Platform(target.backend, target.warp_size)):
+                made = _compiled(jit, target, settings)
             metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
             code = made.asm[target.code]
             answer = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())

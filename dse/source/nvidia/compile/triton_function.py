@@ -14,9 +14,11 @@ from typing import Any
 
 from dse.core.optional import install, needs
 from dse.errors import DseError
-from dse.source.nvidia.compile.absent import Absent, no_driver, noted
+from dse.source.nvidia.compile.absent import Absent, Platform, asked_of, no_driver, noted
 from dse.source.nvidia.compile.module_slice import Module, dotted, jit_of, stamp
 from dse.source.nvidia.compile.statements import says_jit
+
+NVIDIA = Platform()
 
 
 @dataclass(frozen=True)
@@ -65,19 +67,19 @@ def names_in(path: Path) -> list[str]:
     return list(dict.fromkeys(jit))
 
 
-def function(path: Path, name: str = "") -> Function:
-    """Find a kernel of a file by its name; the only one if there is none.
+def function(path: Path, name: str = "", platform: Platform = NVIDIA) -> Function:
+    """Find a kernel of a file by its name, as it is on a platform; the only one if there is no name.
 
     **Raises:** DseError if the file cannot be read, if there is no such kernel, or several and none is named;
     or if Triton is missing.
     """
     if (remembered := _given.get((str(path.resolve()), name))) is not None:
         return remembered
-    with no_driver(triton().runtime):
+    with no_driver(triton().runtime), asked_of(platform):
         there = names_in(path)
         if not name and len(there) == 1:
             [name] = there
-        read = module(path)
+        read = module(path, platform)
         noted.clear()
         try:
             jitted = read.get(name)
@@ -122,13 +124,13 @@ def remember(kernel: Function) -> None:
 _given: dict[tuple[str, str], Function] = {}
 
 
-def module(path: Path) -> Module:
-    """Read a module, or return the one read before if none of its files has changed."""
+def module(path: Path, platform: Platform = NVIDIA) -> Module:
+    """Read a module for a platform, or return the one read before if none of its files has changed."""
     path = path.resolve()
-    read = _read.get(path)
+    read = _read.get((path, platform))
     if read is None or any(stamp(file) != imported.stamp for file, imported in read.modules.items()):
-        read = _read[path] = Module(path, dotted(path), {})
+        read = _read[path, platform] = Module(path, dotted(path), {})
     return read
 
 
-_read: dict[Path, Module] = {}
+_read: dict[tuple[Path, Platform], Module] = {}

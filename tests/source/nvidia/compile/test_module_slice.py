@@ -95,6 +95,19 @@ def clamped(x):
 """
 
 
+ASKS = """
+import triton
+
+TARGET = triton.runtime.driver.active.get_current_target()
+ANSWERS = (TARGET.backend, TARGET.warp_size)
+
+@triton.jit
+def of(x):
+    triton.language.store(x, ANSWERS)
+"""
+PLATFORMS = (absent.Platform(), absent.Platform("hip", 64))
+
+
 @pytest.fixture
 def package(tmp_path) -> Path:
     for name, text in (("pkg/utils.py", f"FOLDER = {str(tmp_path)!r}\n{UTILS}"),
@@ -119,6 +132,16 @@ def test_a_kernel_is_read_without_what_its_package_needs(package, capfd):
     assert capfd.readouterr() == ("", "")
     capability = "torch.cuda.get_device_capability()[...], which is not there, counts as false"
     assert capability in actual.notes
+
+
+def test_queries_about_the_machine_are_answered_for_the_vendor(package):
+    path = package / "pkg/ops/layer.py"
+    here, amd = function(path, "scale"), function(path, "scale", absent.Platform("hip", 64))
+    assert [len(kernel.configs) for kernel in (here, amd)] == [2, 1]  # Triton's own, of an empty list
+    assert here.jit.cache_key != amd.jit.cache_key  # by a constant
+    (package / "pkg/asks.py").write_text(ASKS)
+    constants = [function(package / "pkg/asks.py", "of", seen).jit for seen in PLATFORMS]
+    assert [kernel.fn.__globals__["ANSWERS"] for kernel in constants] == [("cuda", 32), ("hip", 64)]
 
 
 def test_threads_read_in_turn(package):
