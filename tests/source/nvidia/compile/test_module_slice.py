@@ -138,7 +138,6 @@ def test_queries_about_the_machine_are_answered_for_the_vendor(package):
     path = package / "pkg/ops/layer.py"
     here, amd = function(path, "scale"), function(path, "scale", absent.Platform("hip", 64))
     assert [len(kernel.configs) for kernel in (here, amd)] == [2, 1]  # Triton's own, of an empty list
-    assert here.jit.cache_key != amd.jit.cache_key  # by a constant
     (package / "pkg/asks.py").write_text(ASKS)
     constants = [function(package / "pkg/asks.py", "of", seen).jit for seen in PLATFORMS]
     assert [kernel.fn.__globals__["ANSWERS"] for kernel in constants] == [("cuda", 32), ("hip", 64)]
