@@ -62,9 +62,11 @@ def triton() -> ModuleType:
 
 
 def names_in(path: Path) -> list[str]:
-    """List the kernels, and the functions they call, that a file's text defines."""
-    jit = (name for leaf in module(path).leaves if says_jit(leaf.node) for name in sorted(leaf.binds))
-    return list(dict.fromkeys(jit))
+    """List the kernels that a file's text defines: all of Triton's functions if each calls another."""
+    jit = [leaf for leaf in module(path).leaves if says_jit(leaf.node)]
+    names = dict.fromkeys(name for leaf in jit for name in sorted(leaf.binds))
+    called = {name for leaf in jit for name in leaf.uses - leaf.binds}
+    return [name for name in names if name not in called] or list(names)
 
 
 def function(path: Path, name: str = "", platform: Platform = NVIDIA) -> Function:

@@ -154,6 +154,10 @@ def test_what_no_condition_lets_run_is_read_where_it_is_asked_for(package):
     path = package / "pkg/ops/layer.py"
     assert function(path, "newest").name == "newest"
     assert names_in(path) == ["scale", "newest", "untuned"]
+    assert names_in(package / "pkg/utils.py") == ["half"]
+    helper = f"{ONLY}\n@triton.jit\ndef kernel(x):\n    clamped(x)\n"
+    (package / "pkg/one.py").write_text(helper)
+    assert function(package / "pkg/one.py").name == "kernel"
 
 
 def test_a_decorator_that_fails_is_passed_over_and_named(package):
