@@ -146,11 +146,11 @@ def _limits(of: str, dtype: str) -> SimpleNamespace | None:
     limits, number = _LIMITS[of]
     name = dtype.removeprefix("torch.")
     try:
-        given = limits(_TYPES.get(name, name))
+        info = limits(_TYPES.get(name, name))
     except (TypeError, ValueError):
         return None
-    named = {key: number(getattr(given, key)) for key in ("min", "max", "eps", "tiny") if hasattr(given, key)}
-    return SimpleNamespace(bits=int(given.bits), **named)
+    named = {key: number(getattr(info, key)) for key in ("min", "max", "eps", "tiny") if hasattr(info, key)}
+    return SimpleNamespace(bits=int(info.bits), **named)
 
 
 def stand_in(name: str) -> ModuleType:
