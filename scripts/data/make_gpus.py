@@ -238,7 +238,8 @@ def l2_bandwidth(card: Card) -> Value | None:
     # MT4G's kernel is untuned. Where both measured, another tool reports 2.1 times as much on A100,
     # 1.95 times on H100 (per SM and cycle), 1.2 times on MI210.
     factor = 1.2 if card.amd else 2
-    rule = f"{factor} x MT4G's {tidy(bound.value)} GB/s"
+    by = "MT4G's " if "mt4g" in bound.source else ""
+    rule = f"{factor} x {by}{tidy(bound.value)} GB/s"
     return bound.derived(factor * bound.value * 1e3 / clock(card).value, rule, "B/cycle")
 
 

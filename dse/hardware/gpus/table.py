@@ -134,11 +134,11 @@ def matching(name: str) -> Iterable[list[CatalogueRow]]:
         return
     if row := known().get("_".join(query)):
         yield [row]
-    short = _brandless(query)
+    short, alike = _brandless(query), _alike(query)
     tests: tuple[Callable[[CatalogueRow], bool], ...] = (
         lambda row: any(letters(text) == "".join(query) for text in row.texts),
         lambda row: any("".join(_brandless(_words(text))) == "".join(short) for text in row.texts),
-        lambda row: any(_alike(_words(text)) == _alike(query) for text in row.texts),
+        lambda row: any(_alike(_words(text)) == alike for text in row.texts),
         lambda row: 0 in _offsets(_brandless(_words(row.name)), "".join(short)),
         lambda row: any(_ends(_words(text), query) for text in row.texts),
         lambda row: any(_has(_words(text), query) for text in row.texts),

@@ -49,6 +49,12 @@ def levels(node: ast.AST) -> int:
     return count
 
 
+def calls(node: ast.AST) -> set[str]:
+    """Return the names of the functions that code calls, without those of other modules."""
+    called = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return {function.id for function in called if isinstance(function, ast.Name)}
+
+
 def _looked_up(node: ast.AST) -> frozenset[str]:
     return frozenset(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
 

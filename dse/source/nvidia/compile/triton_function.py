@@ -16,7 +16,7 @@ from dse.core.optional import install, needs
 from dse.errors import DseError
 from dse.source.nvidia.compile.absent import Absent, Platform, asked_of, no_driver, noted
 from dse.source.nvidia.compile.module_slice import Module, dotted, jit_of, stamp
-from dse.source.nvidia.compile.statements import says_jit
+from dse.source.nvidia.compile.statements import calls, says_jit
 
 NVIDIA = Platform()
 
@@ -62,10 +62,10 @@ def triton() -> ModuleType:
 
 
 def names_in(path: Path) -> list[str]:
-    """List the kernels that a file's text defines: all of Triton's functions if each calls another."""
+    """List the kernels that a file's text defines: Triton's functions that no other calls, or all of them."""
     jit = [leaf for leaf in module(path).leaves if says_jit(leaf.node)]
     names = dict.fromkeys(name for leaf in jit for name in sorted(leaf.binds))
-    called = {name for leaf in jit for name in leaf.uses - leaf.binds}
+    called = {name for leaf in jit for name in calls(leaf.node) - leaf.binds}
     return [name for name in names if name not in called] or list(names)
 
 

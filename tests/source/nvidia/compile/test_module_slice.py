@@ -155,9 +155,11 @@ def test_what_no_condition_lets_run_is_read_where_it_is_asked_for(package):
     assert function(path, "newest").name == "newest"
     assert names_in(path) == ["scale", "newest", "untuned"]
     assert names_in(package / "pkg/utils.py") == ["half"]
-    helper = f"{ONLY}\n@triton.jit\ndef kernel(x):\n    clamped(x)\n"
-    (package / "pkg/one.py").write_text(helper)
+    kernel = f"{ONLY}\n@triton.jit\ndef kernel(x):\n    clamped(x)\n"
+    (package / "pkg/one.py").write_text(kernel)
     assert function(package / "pkg/one.py").name == "kernel"
+    (package / "pkg/two.py").write_text(f"{ONLY}\n@triton.jit\ndef kernel(clamped):\n    clamped + 1\n")
+    assert names_in(package / "pkg/two.py") == ["clamped", "kernel"]
 
 
 def test_a_decorator_that_fails_is_passed_over_and_named(package):
