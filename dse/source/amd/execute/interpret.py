@@ -35,9 +35,10 @@ def execute(
     Words are followed as far as addresses, branches and masks of lanes need them. Without `atomics`,
     what these return is unstated.
 
-    Trips of loops that would be estimated are run if they must be `exact`.
+    Trips of loops that would be estimated are run if they must be `exact` and are few.
 
-    **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
+    **Raises:** DseError for an argument that does not fit, if code runs on after `step_limit` stretches, or if
+    many trips would have to be run.
     """
     missing: NeedsData | None = None
     for assume_zeros in (False, True):

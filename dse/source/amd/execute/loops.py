@@ -35,6 +35,7 @@ _MOST_TRIES = 5
 _MOST_ROUNDS = 4  # of a loop that count as one trip: the buffers of software pipelines
 _LONGEST = 20_000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
+_FEW = 128  # trips that are run one by one where none may be estimated: of many blocks these take seconds and gigabytes
 _WORTH = 300  # instructions that must be saved
 
 
@@ -253,6 +254,8 @@ class WaveLoopSkipper:
         if not worth or trips < (2 * SAMPLES[0] if None in strides else 1 if period == 1 else 3 * period):
             loop.next_try = loop.trips + trips + 2
         elif None in strides:
+            if machine.exact and trips > _FEW:
+                raise DseError(f"{self.code.listing.name}: {trips} trips of a loop would be estimated")
             if machine.exact:
                 raise Irregular("its trips would be estimated")
             loop.plan = Plan.of_samples(trips)
