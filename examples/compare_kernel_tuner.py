@@ -4,7 +4,7 @@
 
 A cache of Kernel Tuner holds times of a space that was measured once; in simulation mode it answers in place
 of the GPU. Without --cache the times are made up: predictions by another model, with noise. These show how it
-runs; how good it is, only measured times show (docs/accuracy.md has those).
+runs; how good it is, only measured times show (docs/accuracy_tuning.md has those).
 """
 
 import argparse

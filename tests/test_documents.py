@@ -78,3 +78,15 @@ def test_the_numbers_of_gpus_on_the_page_are_those_of_the_file():
     bandwidth, share = (tomllib.loads(block) for block in blocks("docs/gpus.md", "toml"))
     assert bandwidth == {"dram_bandwidth": file["dram_bandwidth"]}
     assert share == {"cpi": {"dram": file["cpi"]["dram"]}}
+
+
+def test_summaries_of_accuracy_quote_the_tables():
+    """The first table of each page on accuracy has no decimal that no other table has."""
+    pages = [path.read_text() for path in (ROOT / "docs").glob("accuracy*.md")]
+    tables = [re.findall(r"^\|.*?(?:\n(?!\|)|\Z)", page, re.MULTILINE | re.DOTALL) for page in pages]
+    decimals = re.compile(r"\d+\.\d+").findall
+    measured = {number for _, *others in tables for table in others for number in decimals(table)}
+    assert len(pages) == 3
+    for summary, *_ in tables:
+        assert len(decimals(summary)) > 8
+        assert set(decimals(summary)) <= measured

@@ -161,15 +161,23 @@ def from_source(
 
 
 def markdown(spaces: Iterable[SpaceScores]) -> str:
-    """Write a section for each space."""
-    return "\n\n".join(
-        f"### {space.space} on {space.gpu}\n\n{space.summary}. {space.provenance}\n\n"
-        + table(
-            ("model", *COLUMNS.values()),
-            [[row["model"], *(number(row.get(name)) for name in COLUMNS)] for row in space.rows],
-        )
-        for space in spaces
-    )
+    """Write a table of all rank correlations, then a section for each space."""
+    spaces = tuple(spaces)
+    return "\n\n".join([_ranks(spaces), *map(_section, spaces)])
+
+
+def _ranks(spaces: Sequence[SpaceScores]) -> str:
+    """Write the rank correlation of each model on each space."""
+    columns = ("Spearman", *(f"{space.space}, {space.gpu}" for space in spaces))
+    models = zip(*(space.rows for space in spaces), strict=True)
+    rows = [[rows[0]["model"], *(number(row.get("spearman")) for row in rows)] for rows in models]
+    return table(columns, [row for row in rows if any(row[1:])])
+
+
+def _section(space: SpaceScores) -> str:
+    scores = [[row["model"], *(number(row.get(name)) for name in COLUMNS)] for row in space.rows]
+    head = f"### {space.space} on {space.gpu}\n\n{space.summary}. {space.provenance}"
+    return f"{head}\n\n{table(('model', *COLUMNS.values()), scores)}"
 
 
 def _scored(

@@ -121,7 +121,7 @@ def spaces(
 
 @app.command(
     epilog="Examples: [bold]dse accuracy tuning DIR --only A100 --seeds 1[/bold]; "
-    "[bold]dse accuracy tuning DIR --page docs/accuracy.md[/bold]"
+    "[bold]dse accuracy tuning DIR --page docs/accuracy_tuning.md[/bold]"
 )
 def tuning(
     folder: FolderArgument,

@@ -297,7 +297,7 @@ def write_files(fits: Fits) -> None:
 
 
 def fill_page(page: Path, result: dict) -> None:
-    """Write the tables of docs/accuracy.md."""
+    """Write the tables of docs/accuracy_matrix.md."""
     if missing := [name for name in ("near_best", "recorded") if name not in result]:
         raise DseError(f"--page: found no {missing[0]}, expected both files in the folder")
     near = result["near_best"]

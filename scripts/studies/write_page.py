@@ -19,6 +19,9 @@ from dse.models.about import ASPECTS
 from dse.report.numbers import number
 from dse.reproduce.papers import Row, cells, compare, paper, sums
 
+COMPUTED = ("model", "equation")  # kinds of which the page has every number
+HEAD = "| | paper | ours | difference | kind | why |\n| --- | ---: | ---: | ---: | --- | --- |"
+
 
 def models() -> str:
     """Write tables of uses and aspects, and a section for each model."""
@@ -61,13 +64,20 @@ def reproduction(papers: Mapping[str, list[Row]] | None = None) -> str:
 
 
 def _rows(rows: Iterable[Row]) -> str:
-    lines = ["| | paper | ours | difference | kind | why |", "| --- | ---: | ---: | ---: | --- | --- |"]
-    for row in rows:
-        ours = row.ours if isinstance(row.ours, str) else number(row.ours)
-        difference = "" if row.agrees or row.percent is None else f"{row.percent:+.2g} %"
-        why = cells(row)["why"]
-        lines.append(f"| {row.what} | {row.paper} | {ours} | {difference} | {row.kind} | {why} |")
-    return "\n".join(lines)
+    """Write a table of what a model computes and of what differs, and count the others."""
+    rows = tuple(rows)
+    shown = [row for row in rows if row.kind in COMPUTED or not row.agrees]
+    kinds = [row.kind for row in rows if row not in shown]
+    parts = [f"{HEAD}\n" + "\n".join(map(_line, shown))] if shown else []
+    if kinds:
+        parts.append(f"{len(kinds)} {'more ' if shown else ''}agree ({', '.join(dict.fromkeys(kinds))}).")
+    return "\n\n".join(parts)
+
+
+def _line(row: Row) -> str:
+    ours = row.ours if isinstance(row.ours, str) else number(row.ours)
+    difference = "" if row.agrees or row.percent is None else f"{row.percent:+.2g} %"
+    return f"| {row.what} | {row.paper} | {ours} | {difference} | {row.kind} | {cells(row)['why']} |"
 
 
 SECTIONS = {"models": models, "reproduction": reproduction}

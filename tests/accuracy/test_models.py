@@ -31,6 +31,7 @@ def test_fills_a_page(run_dse, folder, tmp_path):
         "### toys on NVIDIA A100-PCIE-40GB",
         "1 of them failed",
         "No rule was chosen on this table.",
+        "| Spearman | toys, NVIDIA A100-PCIE-40GB |\n| --- | ---: |\n| phase | 1 |\n\n### ",
     ):
         assert part in text
     assert "| random choice |  |  |  | 0." in text

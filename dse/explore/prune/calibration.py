@@ -90,7 +90,7 @@ class KnownSpaces:
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
-        yield "# Written by scripts/studies/calibrate_pruning.py --calibration; see docs/accuracy.md."
+        yield "# Written by scripts/studies/calibrate_pruning.py --calibration; see docs/accuracy_tuning.md."
         yield f"# n = {len(self.spaces)} spaces, {self.slices} slices of each. `margins` and `spreads` are"
         yield f"# quantiles over the slices, at {', '.join(f'{level:g}' for level in LEVELS)}."
         for name in ("model", "within", "slices"):
