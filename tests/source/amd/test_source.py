@@ -33,7 +33,7 @@ MI250X, W6600, A100 = (gpus.load(name) for name in ("mi250x", "w6600", "a100-pci
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for the sources of all tests: NVIDIA's compiler is started anew for each folder that it may read."""
+    """One for the sources of all tests: for each folder NVIDIA's compiler would be started anew."""
     return tmp_path_factory.mktemp("sources")
 
 
