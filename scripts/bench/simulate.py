@@ -1,7 +1,7 @@
 """Entries a second of the simulator on one core, optionally compared with another simulator.
 
     python scripts/bench/simulate.py [--quick] [--json] [--only NAME,...] [--beside COMMAND] [--threads 2]
-    python scripts/bench/simulate.py --export FOLDER | --memory CASES
+    python scripts/bench/simulate.py --export FOLDER [--only NAME,...] | --memory CASES
 
 Batches: instructions of two subsystems (one in six enters the slow one), each with up to two predecessors
 among the eight before it; `all on` has four subsystems, an issue limit, a limit in flight, a same-warp
@@ -323,7 +323,7 @@ def main() -> int:
         return 0
     part, rounds, seconds = (8, 1, 0.0) if arguments.quick else (1, arguments.rounds, 0.5)
     if arguments.export:
-        for name in BATCHES:
+        for name in BATCHES.keys() & selected:
             export(BATCHES[name](part), arguments.export / f"{name}.json")
         return 0
     simulate(cases(1, (2, 2), (1, 1)))  # JAX itself

@@ -21,12 +21,17 @@ DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
 SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
 READ_FOR = {".cu": ("a100-pcie-40gb", "mi250x"), ".py": ("h100-sxm", "mi300x")}
 PRODUCT = {"M": 1024, "N": 1024, "K": 1024}
-SMALL = {  # a third of the time that the usual sizes take
-    "triton_attention": {"length": 512},
-    "triton_moe": {"token_count": 1024},
+SMALL = {  # where the usual sizes take seconds
+    "triton_attention": {"heads": 8, "length": 512},
+    "triton_moe": {"token_count": 512, "N": 1024, "K": 1024},
     "triton_matmul": PRODUCT,
     "triton_matmul_tma": PRODUCT,
-    "dedispersion": {"channels": 256},
+    "gemm": {"m": 1024, "n": 1024, "k": 1024},
+    "dedispersion": {"samples": 5000, "dms": 256, "channels": 64},
+    "histogram": {"count": 1 << 20},
+    "matmul_tiled": {"m": 512, "n": 512, "k": 512},
+    "nbody": {"count": 8192},
+    "spmv_csr": {"rows": 65536},
 }
 FEW_OUTPUTS = {"tile_size_x": (1, 2), "tile_size_y": (1, 2)}  # of a thread: of 32, they compile for seconds
 FEW = 8  # configurations

@@ -14,8 +14,10 @@ SCRIPT = "bench/simulate"
 
 
 def test_batches_are_read_again(run_script, tmp_path: Path):
-    run_script("--quick", "--export", str(tmp_path))
-    for name in ("uniform_1024", "all_on", "dataflow"):
+    names = ("uniform_1024", "all_on", "dataflow")
+    run_script("--quick", "--export", str(tmp_path), "--only", ",".join(names))
+    assert {path.stem for path in tmp_path.iterdir()} == set(names)
+    for name in names:
         written = json.loads((tmp_path / f"{name}.json").read_text())["cases"][:20]
         cases = [read_case(raw) for raw in written]
         assert simulate(cases).makespan.tolist() == [raw["expect"]["makespan"] for raw in written]

@@ -31,6 +31,12 @@ from dse.types import Resources
 MI250X, W6600, A100 = (gpus.load(name) for name in ("mi250x", "w6600", "a100-pcie-40gb"))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for the sources of all tests: for each folder NVIDIA's compiler would be started anew."""
+    return tmp_path_factory.mktemp("sources")
+
+
 def profile(name: str, gpu: GpuFile, cache: Path, **chosen: int) -> KernelProfile:
     kernel = kernels.load(name)
     values = {key: (value,) for key, value in chosen.items()}
@@ -50,9 +56,9 @@ def test_the_gpu_chooses_the_compiler():
         architecture(A100.gpu)
 
 
-def test_a_transpose_moves_each_word_once(tmp_path: Path):
+def test_a_transpose_moves_each_word_once(folder: Path):
     for gpu, lanes in ((MI250X, 64), (W6600, 32)):
-        actual = profile("transpose", gpu, tmp_path, tile=32, rows=4, padding=1, shared=1)
+        actual = profile("transpose", gpu, folder, tile=32, rows=4, padding=1, shared=1)
         counts = actual.counts
         assert counts.warp_size == lanes
         assert counts.warps == prod(counts.block) // lanes
@@ -69,7 +75,7 @@ def test_a_transpose_moves_each_word_once(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
+def test_the_occupancy_is_that_of_the_compiler(folder: Path):
     source = source_of(kernels.load("convolution"))
     for gpu in (MI250X, gpus.load("w7800")):
         for tile in (1, 2):
@@ -84,14 +90,14 @@ def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
             assert int(waves) == listing.occupancy * int(gpu.gpu.limits.sub_partitions), (gpu.name, tile)
 
 
-def test_a_sweep_over_gpus_of_both_vendors(tmp_path: Path):
+def test_a_sweep_over_gpus_of_both_vendors(folder: Path):
     transpose = kernels.load("transpose")
     transpose = replace(
         transpose, space=transpose.space.with_values({"tile": (16,), "padding": (0,), "rows": (1, 4)})
     )
     kernel = counts_of(transpose, source=True)
     assert isinstance(kernel, SourceKernel)
-    kernel = replace(kernel, cache=Cache(tmp_path / "cache"), workers=1)
+    kernel = replace(kernel, cache=Cache(folder / "cache"), workers=1)
     counted = kernel.count(transpose.space.configurations({}), gpus.stack([MI250X.gpu, A100.gpu]))
     assert isinstance(counted.batch, KnownBatch)
     assert not counted.failures
@@ -117,14 +123,14 @@ BOTH = pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 
 
 @pytest.mark.parametrize("name", ["mi250x", "mi300x", "w7800"])
-def test_what_other_lanes_shuffle_may_be_undefined(name: str, tmp_path: Path):
+def test_what_other_lanes_shuffle_may_be_undefined(name: str, folder: Path):
     """The leader's sum alone is returned, and lanes store side by side behind it."""
     text = """__global__ void push(int* to, int* count) {
         int lane = threadIdx.x % warpSize, first;
         if (lane == 0) first = atomicAdd(count, warpSize);
         to[__shfl(first, 0) + lane] = lane;
     }"""
-    counts = read(tmp_path / "push.hip", text, gpus.load(name), 64, 4, "count=1:int:0").counts
+    counts = read(folder / "push.hip", text, gpus.load(name), 64, 4, "count=1:int:0").counts
     assert counts.total("global load", "requests") == counts.warps
     assert counts.total("global load", "sectors") == counts.warps
     assert counts.total("global store", "sectors") * 32 == 64 * 4
@@ -133,12 +139,12 @@ def test_what_other_lanes_shuffle_may_be_undefined(name: str, tmp_path: Path):
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("contents", [("a=8192:float:random", "b=8192:float:random"), ()])
-def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tmp_path: Path):
+def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], folder: Path):
     text = """__global__ void f(float* out, const float* a, const float* b, const float* c, const int* d) {
         const int i = blockIdx.x * 256 + threadIdx.x;
         if (a[i] < b[i]) out[i] = c[i] + d[i];
     }"""
-    counts = read(tmp_path / "f.cu", text, gpu, 256, 32, *contents).counts
+    counts = read(folder / "f.cu", text, gpu, 256, 32, *contents).counts
     assert [name for name, *_ in counts.zeros] == ([] if contents else ["a", "b"])
     # of a few blocks, four standard deviations of one
     assert counts.total("global store", "bytes") == pytest.approx(256 * 4 / 2, rel=0.25)
@@ -154,9 +160,9 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tm
         ("if (!threadIdx.x) { while (atomicCAS(next, 0, 1)); out[0] = 1; atomicExch(next, 0); }", True),
     ],
 )
-def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: bool, tmp_path: Path):
+def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: bool, folder: Path):
     text = f"__global__ void deal(float* out, int* next, int n) {{ {work} }}"
-    made = read(tmp_path / "deal.cu", text, gpu, 64, 100, "n=2000", "next=1:int:0")
+    made = read(folder / "deal.cu", text, gpu, 64, 100, "n=2000", "next=1:int:0")
     with pytest.warns(InputWarning, match="what atomic operations return") if warns else nullcontext():
         warn_of_counts("deal", [made])
 
@@ -170,11 +176,11 @@ def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: boo
         "for (int i; (i = atomicAdd(next, 1)) < n;) out[i] = x[i] + 1;",
     ],
 )
-def test_blocks_take_turns_at_a_counter(gpu: GpuFile, work: str, tmp_path: Path):
+def test_blocks_take_turns_at_a_counter(gpu: GpuFile, work: str, folder: Path):
     """Also those that are not executed: together they do the work once, each at places of its own."""
     text = f"__global__ void deal(const float* x, float* out, int* next, int n) {{ {work} }}"
     count = 64 * 2500 * (20 if "for" in work else 1)
-    counts = read(tmp_path / "deal.cu", text, gpu, 64, 2500, f"n={count}", "next=2:int:0").counts
+    counts = read(folder / "deal.cu", text, gpu, 64, 2500, f"n={count}", "next=2:int:0").counts
     assert counts.total("global store", "bytes") == pytest.approx(4 * count / 2500, rel=0.02)
     stored = 2500 * sum(phase.traffic.stores_past_l2 for phase in counts.phases if phase.traffic)
     assert stored == pytest.approx(count / 8, rel=0.4)  # where it is not followed, as at random places
@@ -183,7 +189,7 @@ def test_blocks_take_turns_at_a_counter(gpu: GpuFile, work: str, tmp_path: Path)
 @pytest.mark.parametrize("gpu", [A100, gpus.load("rtx_5090")], ids=lambda gpu: gpu.name)
 @pytest.mark.parametrize(("kind", "apart", "turns"), [("float", 1, 1), ("float", 0, 32), ("double", 8, 8)])
 def test_threads_take_turns_to_add_fractions_in_shared_memory(
-    gpu: GpuFile, kind: str, apart: int, turns: int, tmp_path: Path
+    gpu: GpuFile, kind: str, apart: int, turns: int, folder: Path
 ):
     """There is no such instruction, but a loop that ends when a comparing atomic has stored."""
     place = f"&s[threadIdx.x {'/' if apart > 1 else '*'} {apart}]"
@@ -195,13 +201,13 @@ def test_threads_take_turns_to_add_fractions_in_shared_memory(
         __syncthreads();
         y[threadIdx.x] = s[threadIdx.x];
     }}"""
-    counts = read(tmp_path / "f.cu", text, gpu, 64, 1).counts
+    counts = read(folder / "f.cu", text, gpu, 64, 1).counts
     assert sum(counts.total(f"shared {way}", "requests") for way in ("store", "load")) == 4 * turns + 4
     assert not counts.unknown
 
 
 @pytest.mark.parametrize("name", ["mi250x", "w6600", "w7800"])
-def test_lanes_of_a_wave_take_turns_to_compare_and_swap(name: str, tmp_path: Path):
+def test_lanes_of_a_wave_take_turns_to_compare_and_swap(name: str, folder: Path):
     """Eight add to a word, in the LDS and in global memory. Contents of a counter are not asked for."""
     text = """__device__ void add(double* to, double value) {
         unsigned long long seen = *(unsigned long long*)to, old;
@@ -218,14 +224,14 @@ def test_lanes_of_a_wave_take_turns_to_compare_and_swap(name: str, tmp_path: Pat
         add(&y[threadIdx.x / 8], x[threadIdx.x]);
         atomicAdd(counter, 1);
     }"""
-    counts = read(tmp_path / "f.cu", text, gpus.load(name), 64, 4).counts
+    counts = read(folder / "f.cu", text, gpus.load(name), 64, 4).counts
     assert counts.total("shared load", "requests") == counts.warps * (1 + 8)
     assert counts.total("global load", "requests") == counts.warps * (1 + 1 + 8)
     assert {array for array, *_ in counts.zeros} == {"x", "y"}
 
 
 @BOTH
-def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
+def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, folder: Path):
     """Also where they are not followed, and are as many as blocks, or each is that of several."""
     text = """__global__ void f(const float* x, const float* w, float* y, int rows, int columns) {
         int group = blockIdx.x / (8 * columns), rest = blockIdx.x % (8 * columns);
@@ -233,7 +239,7 @@ def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
         int row = group * 8 + rest % size, at = (row * columns + rest / size) * 128 + threadIdx.x;
         y[at] = x[at] * w[row * 128 + threadIdx.x];
     }"""
-    counts = read(tmp_path / "f.cu", text, gpu, 128, 61 * 53, "rows=61", "columns=53").counts
+    counts = read(folder / "f.cu", text, gpu, 128, 61 * 53, "rows=61", "columns=53").counts
     [traffic] = [phase.traffic for phase in counts.phases]
     assert traffic is not None
     assert traffic.stores_past_l2 == pytest.approx(128 / 8, rel=0.03)
@@ -241,25 +247,25 @@ def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
 
 
 @BOTH
-def test_what_all_blocks_share_goes_to_each_l1_once(gpu: GpuFile, tmp_path: Path):
+def test_what_all_blocks_share_goes_to_each_l1_once(gpu: GpuFile, folder: Path):
     text = """__global__ void f(const float* x, float* y) {
         float sum = 0;
         for (int k = 0; k < 64; ++k) sum += x[k * 64 + threadIdx.x];
         y[blockIdx.x * 64 + threadIdx.x] = sum;
     }"""
-    [traffic] = [phase.traffic for phase in read(tmp_path / "f.cu", text, gpu, 64, 8000).counts.phases]
+    [traffic] = [phase.traffic for phase in read(folder / "f.cu", text, gpu, 64, 8000).counts.phases]
     assert traffic is not None
     assert 8000 * traffic.loads_past_l1 == pytest.approx(int(gpu.gpu.sm_count) * 64 * 8, rel=0.01)
     assert 8000 * traffic.loads_past_l2 == pytest.approx(64 * 8, rel=0.01)
 
 
-def test_segments_that_most_blocks_are_behind_are_moved(tmp_path: Path):
+def test_segments_that_most_blocks_are_behind_are_moved(folder: Path):
     text = """__global__ void f(const int* ends, const float* x, float* y) {
         int first = ends[blockIdx.x / 128] + blockIdx.x % 128 * 64, i = first + threadIdx.x;
         if (first >= ends[blockIdx.x / 128 + 1]) return;
         if (i < ends[blockIdx.x / 128 + 1]) y[i] = x[i];
     }"""
-    counts = read(tmp_path / "f.cu", text, A100, 64, 128 * 32, "ends=33:int:index*index*16").counts
+    counts = read(folder / "f.cu", text, A100, 64, 128 * 32, "ends=33:int:index*index*16").counts
     [traffic] = [phase.traffic for phase in counts.phases]
     assert traffic is not None
     assert 128 * 32 * traffic.stores_past_l2 == pytest.approx(32 * 32 * 16 / 8, rel=0.02)
@@ -267,8 +273,8 @@ def test_segments_that_most_blocks_are_behind_are_moved(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_loop_that_random_numbers_do_not_end_is_counted_as_if_all_were_0(tmp_path: Path):
-    first = read(tmp_path / "f.cu", "__global__ void f(float* y) { y[threadIdx.x] = 1; }", A100, 64, 1)
+def test_a_loop_that_random_numbers_do_not_end_is_counted_as_if_all_were_0(folder: Path):
+    first = read(folder / "f.cu", "__global__ void f(float* y) { y[threadIdx.x] = 1; }", A100, 64, 1)
     launch = Configuration((), (1, 1, 1), (64, 1, 1), (None,))
 
     def counted(configuration: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
@@ -284,7 +290,7 @@ def test_a_loop_that_random_numbers_do_not_end_is_counted_as_if_all_were_0(tmp_p
 
 @pytest.mark.slow
 @BOTH
-def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile, tmp_path: Path):
+def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile, folder: Path):
     text = """__global__ void rows(const int* length, const float* x, float* y) {
         const int i = blockIdx.x * 64 + threadIdx.x;
         float sum = 0;
@@ -292,7 +298,7 @@ def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile
         y[i] = sum;
     }"""
     lengths = "length=8000:int:100 + index * 7919 % 64 + 50000 * (index == 2001)"
-    assert read(tmp_path / "rows.cu", text, gpu, 64, 8000, lengths).counts.doubtful
+    assert read(folder / "rows.cu", text, gpu, 64, 8000, lengths).counts.doubtful
 
 
 COUNTED = {  # GPU, block, grid, what is stated, total; text
@@ -373,9 +379,9 @@ COUNTED = {  # GPU, block, grid, what is stated, total; text
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_counts_of_all_blocks_are_exact(name: str, tmp_path: Path):
+def test_counts_of_all_blocks_are_exact(name: str, folder: Path):
     gpu, block, grid, stated, (kind, what, expected), text = COUNTED[name]
-    counts = read(tmp_path / "f.cu", text, gpu, block, grid, *stated).counts
+    counts = read(folder / "f.cu", text, gpu, block, grid, *stated).counts
     assert (counts.unseen, counts.total(kind, what)) == (0, expected)
 
 
@@ -436,22 +442,22 @@ ASKED = {  # a kernel, what is stated, and what is asked for
 @pytest.mark.quick("A100", "array", "stated", "number", "fractions", "one")  # an endless list: seconds
 @BOTH
 @pytest.mark.parametrize("name", ASKED)
-def test_what_is_not_stated_is_asked_for(gpu: GpuFile, name: str, tmp_path: Path):
+def test_what_is_not_stated_is_asked_for(gpu: GpuFile, name: str, folder: Path):
     text, stated, message = ASKED[name]
     with pytest.raises(AssertionError, match=message) if message else nullcontext():
-        read(tmp_path / "f.cu", text, gpu, 64, 1, *stated)
+        read(folder / "f.cu", text, gpu, 64, 1, *stated)
 
 
 @BOTH
-def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_path: Path):
-    counts = read(tmp_path / "f.cu", POINTERS_IN_STRUCTURES, gpu, 64, 1, BEFORE, N, SCALE, AT).counts
+def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, folder: Path):
+    counts = read(folder / "f.cu", POINTERS_IN_STRUCTURES, gpu, 64, 1, BEFORE, N, SCALE, AT).counts
     assert [counts.total(f"global {way}", "bytes") for way in ("load", "store")] == [4 * (64 + 32), 4 * 32]
     assert counts.total("global store", "sectors") == 32
 
 
 @BOTH
-def test_pointers_in_memory_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_path: Path):
-    counts = read(tmp_path / "f.cu", IN_MEMORY, gpu, 64, 100).counts
+def test_pointers_in_memory_lead_to_arrays_of_their_own(gpu: GpuFile, folder: Path):
+    counts = read(folder / "f.cu", IN_MEMORY, gpu, 64, 100).counts
     assert counts.zeros == (("x", "float*", "as pointers to arrays of their own"),)
     [traffic] = [phase.traffic for phase in counts.phases]
     assert traffic is not None
@@ -459,7 +465,7 @@ def test_pointers_in_memory_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_path: 
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100, gpus.load("h100-sxm")], ids=lambda gpu: gpu.name)
-def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
+def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, folder: Path):
     text = """__global__ void f(float* out, const float* a) {
         extern __shared__ float s[];
         s[threadIdx.x] = a[threadIdx.x];
@@ -468,8 +474,8 @@ def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
     }"""
     for stated in (None, 252):
         with pytest.raises(AssertionError, match=r"shared memory: found .*, expected its size"):
-            read(tmp_path / "f.cu", text, gpu, 64, 1, shared_bytes=stated)
-    assert read(tmp_path / "f.cu", text, gpu, 64, 1, shared_bytes=256).shared_bytes == 256
+            read(folder / "f.cu", text, gpu, 64, 1, shared_bytes=stated)
+    assert read(folder / "f.cu", text, gpu, 64, 1, shared_bytes=256).shared_bytes == 256
 
 
 def test_mangled_names_are_found():
@@ -480,11 +486,11 @@ def test_mangled_names_are_found():
 
 
 @pytest.mark.slow
-def test_guarded_loads_are_spilled_to_where_there_is_room(tmp_path: Path):
+def test_guarded_loads_are_spilled_to_where_there_is_room(folder: Path):
     """All loads of an unrolled filter go before the sums; where a tile divides the image, few are alive."""
     fixed = {"block_size_y": 4, "tile_size_x": 1, "tile_size_y": 1}
     fixed |= dict.fromkeys(("read_only", "use_padding", "use_shmem"), 0)
-    even, guarded = (profile("convolution", MI250X, tmp_path, block_size_x=x, **fixed) for x in (64, 48))
+    even, guarded = (profile("convolution", MI250X, folder, block_size_x=x, **fixed) for x in (64, 48))
     assert even.spill_bytes == 0
     assert (guarded.spill_bytes or 0) > 4 * 64
     stored, loaded = (guarded.counts.total(f"local {kind}", "requests") for kind in ("store", "load"))
@@ -496,7 +502,7 @@ def test_guarded_loads_are_spilled_to_where_there_is_room(tmp_path: Path):
     assert dram[1] > 20 * dram[0]
     without = replace(W6600, gpu=eqx.tree_at(lambda gpu: gpu.memory_cache_bytes, W6600.gpu, np.float32(0)))
     held, lost = (
-        profile("convolution", gpu, tmp_path, block_size_x=48, **fixed).warp.work.dram
+        profile("convolution", gpu, folder, block_size_x=48, **fixed).warp.work.dram
         for gpu in (W6600, without)
     )
     assert lost > 5 * held
