@@ -16,15 +16,16 @@ triton = pytest.importorskip("triton")
 FILE = Path(__file__).parents[1] / "source" / "readers" / "triton_kernels.py"
 
 
-def launch(path: Path, rows: int = 4096) -> None:
+def launch(path: Path, rows: int = 4096, kind: str | None = "negative") -> None:
     half, ids = np.zeros(rows, np.float16), np.arange(rows, dtype=np.int32)
     gather, add = (_decorated(name) for name in ("gather", "add"))
     with dse.triton.record(path, launch=False):
         for _ in range(3):
             gather[lambda meta: (triton.cdiv(rows, meta["BLOCK"]),)](
-                half, half, ids, np.array([32]), rows, BLOCK=128, KIND="negative", num_warps=2
+                half, half, ids, np.array([32]), rows, BLOCK=128, KIND=kind, num_warps=2, maxnreg=None
             )
         add[lambda meta: (triton.cdiv(1024, meta["BLOCK"]), 2)](half, half, 1024)
+    assert add.best_config.kwargs == {"BLOCK": 256}  # packages read it after a launch
 
 
 def _decorated(name: str):
@@ -43,6 +44,9 @@ def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
     assert gather["arguments"].items() >= {"out": "*fp16", "x": "*fp16", "rows": 4096}.items()
     constants = {"BLOCK": "128", "KIND": "'negative'", "num_warps": "2"}
     assert gather["rows"] == [{"constants": constants, "grid": [32, 1, 1]}]
+    launch(tmp_path / "none.json", kind=None)
+    [row] = json.loads((tmp_path / "none.json").read_text())["launches"][0]["rows"]
+    assert row["constants"] == constants | {"KIND": "None"}
     # What the hook keeps of the autotuner's list, with the blocks and heuristics of each.
     assert [(row["constants"]["BLOCK"], row["constants"]["EVEN"], row["grid"]) for row in add["rows"]] == [
         ("256", "True", [4, 2, 1]), ("512", "True", [2, 2, 1]), ("512", "True", [2, 2, 1])]  # fmt: skip
