@@ -81,6 +81,13 @@ def test_a_record_is_found_with_its_package_elsewhere(tmp_path):
     assert load(f"{tmp_path}/launches.json:add").source == tmp_path / "triton_kernels.py"
 
 
+def test_a_constant_that_was_not_recorded_has_no_grid(run_dse, tmp_path):
+    launch(tmp_path / "launches.json")
+    ran = run_dse("rank", f"{tmp_path}/launches.json:gather", "-g", "a100-pcie-40gb", "--set", "BLOCK=64")
+    assert ran.code == 2
+    assert "launches.json: grid: found none for BLOCK=64, expected a recorded configuration" in ran.err
+
+
 @pytest.mark.parametrize(
     ("change", "name", "message"),
     [
