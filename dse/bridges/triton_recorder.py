@@ -53,7 +53,7 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Record
                     call = _launch(unwrapped(kernel), args, named, grid)
                     key = call.model_dump_json()
                     launches_by_key.setdefault(key, call.model_copy(update={"times": 0})).times += 1
-                return run(kernel, *args, grid=grid, warmup=warmup, **named) if launch else None
+                return run(kernel, *args, grid=grid, warmup=warmup, **named) if launch else _tuned(kernel)
             finally:
                 inside.launch = not outermost
 
@@ -86,6 +86,14 @@ def _has_driver(runtime: Any) -> bool:
         return False
 
 
+def _tuned(kernel: Any) -> None:
+    """Let its autotuner have chosen the first configuration: packages read the choice after a launch."""
+    while hasattr(kernel, "fn"):
+        if configs := getattr(kernel, "configs", None):
+            kernel.best_config = configs[0]
+        kernel = kernel.fn
+
+
 def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> RecordedLaunch:
     """Describe a launch by its arguments, as `of_call` takes them."""
     passed = dict(zip(function.jit.arg_names, args, strict=False)) | dict(named)
@@ -96,7 +104,8 @@ def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any],
     tuned = [settings(config) for config in pruned(function, arguments | constants)] or [{}]
     rows = []
     for config in tuned:
-        values = {name: value for name, value in (config | constants).items() if value is not None}
+        values = config | constants
+        values = {name: values[name] for name in values if not (values[name] is None and name in OPTIONS)}
         for name, rule in function.heuristics.items():
             values[name] = rule(arguments | values)
         meta = arguments | function.constexprs | values

@@ -16,15 +16,16 @@ triton = pytest.importorskip("triton")
 FILE = Path(__file__).parents[1] / "source" / "readers" / "triton_kernels.py"
 
 
-def launch(path: Path, rows: int = 4096) -> None:
+def launch(path: Path, rows: int = 4096, kind: str | None = "negative") -> None:
     half, ids = np.zeros(rows, np.float16), np.arange(rows, dtype=np.int32)
     gather, add = (_decorated(name) for name in ("gather", "add"))
     with dse.triton.record(path, launch=False):
         for _ in range(3):
             gather[lambda meta: (triton.cdiv(rows, meta["BLOCK"]),)](
-                half, half, ids, np.array([32]), rows, BLOCK=128, KIND="negative", num_warps=2
+                half, half, ids, np.array([32]), rows, BLOCK=128, KIND=kind, num_warps=2, maxnreg=None
             )
         add[lambda meta: (triton.cdiv(1024, meta["BLOCK"]), 2)](half, half, 1024)
+    assert add.best_config.kwargs == {"BLOCK": 256}  # packages read it after a launch
 
 
 def _decorated(name: str):
@@ -43,6 +44,9 @@ def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
     assert gather["arguments"].items() >= {"out": "*fp16", "x": "*fp16", "rows": 4096}.items()
     constants = {"BLOCK": "128", "KIND": "'negative'", "num_warps": "2"}
     assert gather["rows"] == [{"constants": constants, "grid": [32, 1, 1]}]
+    launch(tmp_path / "none.json", kind=None)
+    [row] = json.loads((tmp_path / "none.json").read_text())["launches"][0]["rows"]
+    assert row["constants"] == constants | {"KIND": "None"}
     # What the hook keeps of the autotuner's list, with the blocks and heuristics of each.
     assert [(row["constants"]["BLOCK"], row["constants"]["EVEN"], row["grid"]) for row in add["rows"]] == [
         ("256", "True", [4, 2, 1]), ("512", "True", [2, 2, 1]), ("512", "True", [2, 2, 1])]  # fmt: skip
@@ -75,6 +79,13 @@ def test_a_record_is_found_with_its_package_elsewhere(tmp_path):
     (tmp_path / "launches.json").write_text(json.dumps(record))
     (tmp_path / "triton_kernels.py").write_text(FILE.read_text())
     assert load(f"{tmp_path}/launches.json:add").source == tmp_path / "triton_kernels.py"
+
+
+def test_a_constant_that_was_not_recorded_has_no_grid(run_dse, tmp_path):
+    launch(tmp_path / "launches.json")
+    ran = run_dse("rank", f"{tmp_path}/launches.json:gather", "-g", "a100-pcie-40gb", "--set", "BLOCK=64")
+    assert ran.code == 2
+    assert "launches.json: grid: found none for BLOCK=64, expected a recorded configuration" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,10 @@ SOURCE += """extern "C" __global__ void turns(const int* x, int* y)
 SOURCE += CODE.format(name="uniform", trips="16", place="b * 16 + trip")
 GATHERED = "((i / 32 * 10u + trip) * (i / 32 * 10u + trip) * 2654435761u >> 20) * 32 + t % 32"
 SOURCE += CODE.format(name="gathered", trips="10", place=GATHERED)
+PAGES = "4096 + x[(c * 64 + trip) * 2 + t / 32] * 32 + t % 32"
+SOURCE += CODE.format(name="pages", trips="64", place=PAGES)
+HEADS = "8192 + x[(b * 256 + trip) * 2 + t / 32] * 256 + c * 32 + t % 32"
+SOURCE += CODE.format(name="heads", trips="256", place=HEADS)
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
 
@@ -195,11 +199,22 @@ def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, ve
 
 
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
-def test_places_that_another_warp_stores_in_shared_memory_are_those_of_each_block(request, vendor):
-    rows = Array(2**20, "int32", "index * 7 % 4096", ())
-    counts = request.getfixturevalue(vendor)("staged", FEW, rows, 256)
-    traffic = sum((phase.traffic for phase in counts.phases), Traffic())
-    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(2**20 * 4 / 32, rel=0.08)  # all of x once
+@pytest.mark.parametrize(
+    ("name", "grid", "threads", "contents", "words", "apart"),
+    [
+        ("staged", FEW, 256, "index * 7 % 4096", 2**20, 0.08),  # all of x once
+        ("pages", (1, 32, 1), THREADS, "index * 1597 % 4096", 2**12 + 2**17, 0.02),
+        ("heads", (16, 8, 1), THREADS, "index * 1597 % 8192", 2**13 + 2**21, 0.02),
+        ("pages", (64, 32, 1), THREADS, "index * 1597 % 4096", 2**12 + 2**17, 0.02),
+    ],
+)
+def test_places_that_words_say_are_those_of_each_block(
+    request, vendor, name, grid, threads, contents, words, apart
+):
+    """Words that another warp stores in shared memory; words of a table, others for each warp and trip."""
+    counts = request.getfixturevalue(vendor)(name, grid, Array(2**22, "int32", contents, ()), threads)
+    traffic = sum((phase.traffic * phase.passes for phase in counts.phases), Traffic())
+    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(words * 4 / 32, rel=apart)
 
 
 @pytest.mark.quick("limit")

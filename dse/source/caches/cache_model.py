@@ -23,7 +23,7 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.caches.footprint import ROUNDS, Footprint, blocks_back
 from dse.source.caches.places import Probe
-from dse.source.caches.reuse import Reuse, follow
+from dse.source.caches.reuse import NOTHING_FOLLOWED, Reuse, follow
 from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream, once_each
@@ -163,12 +163,12 @@ def misses(
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
     uneven = any(np.ptp(of_kind[weights > 0.0]) > 0.0 for of_kind in asks)
-    reuses: list[tuple[Reuse | None, dict[int, np.ndarray]]] = [(None, {}), (None, {})]
+    reuses = [NOTHING_FOLLOWED, NOTHING_FOLLOWED]
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
     loaded, stored = (
-        Footprint(accessed, machine.launch.grid, *reuse, own)
-        for accessed, reuse, own in zip(both, reuses, relative, strict=True)
+        Footprint(accessed, machine.launch.grid, followed, own)
+        for accessed, followed, own in zip(both, reuses, relative, strict=True)
     )
     room = caches.l2_bytes / SECTOR
     back = blocks_back((loaded, stored), room, machine.launch.blocks)
@@ -177,7 +177,7 @@ def misses(
     # Blocks of the first wave start together; later ones, when one before them ends.
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = _replaced(caches.l2_bytes, apart)
-    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0][0], wave)
+    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0].reuse, wave)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros((2, len(stored.distance)))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, by_array[0], l1_chance, back, wave, own, gone)

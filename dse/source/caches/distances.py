@@ -6,9 +6,8 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import FAR
+from dse.source.caches.sectors import BLOCKS_ALIKE, FAR
 
-_BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 _ONE = np.uint64(1)
 
@@ -72,4 +71,4 @@ def distances(
             names[slot], kind_of[slot] = its_name, kinds
         shift[block - 1] = FAR * kind_of[slot]
     few = 2 * differing < touching
-    return bool(touching > 0 and (few or _BLOCKS_ALIKE * kinds <= differing))
+    return bool(touching > 0 and (few or BLOCKS_ALIKE * kinds <= differing))

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
-from dse.source.caches.reuse import Reuse
+from dse.source.caches.reuse import NOTHING_FOLLOWED, Followed
 from dse.source.caches.sectors import (
     APART,
     IN_LINE,
@@ -28,7 +28,6 @@ from dse.source.caches.sectors import (
 )
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import Dimensions
-from dse.source.machine.memory import changes
 
 ROUNDS = 50  # of a fixed-point iteration
 
@@ -74,21 +73,19 @@ class Footprint:
         self,
         accesses: SectorAccesses,
         grid: Dimensions,
-        reuse: Reuse | None = None,
-        shared: Mapping[int, np.ndarray] = MappingProxyType({}),
+        followed: Followed = NOTHING_FOLLOWED,
         relative: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
-        """`shared` are factors of how often blocks share what `reuse` does not follow, by array and touch.
-
-        An average block touches `relative` times as much of an array.
-        """
-        order = np.lexsort((accesses.tick, accesses.sector))
-        first = order[changes(accesses.sector[order])]
+        """An average block touches `relative` times as much of an array."""
+        first = accesses.first
         self.grid, self.phases = grid, accesses.phases
         self.sector, self.phase, self.times = (
             column[first] for column in (accesses.sector, accesses.phase, accesses.times)
         )
         self.arrays, self.array = np.unique(accesses.array[first], return_inverse=True)
+        for inst, sectors in followed.sectors.items():  # skipped trips touch as many, wherever they lie
+            own = accesses.inst[first] == inst
+            self.times[own] *= sectors / max(self.times[own].sum(), 1e-300)
         self.of_run = _of_run(self.sector, accesses.turn[first] * self.phases + self.phase)
         self.cached = np.zeros(len(first), bool)
         self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True
@@ -107,16 +104,17 @@ class Footprint:
         self.covers = [replace(cover, of_block=cover.of_block[reached]) for cover in covers]
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
-        self.scattered = _scattered(accesses, first, self.times, int(np.prod(grid)), shared, relative)
+        blocks = int(np.prod(grid))
+        self.scattered = _scattered(accesses, first, self.times, blocks, followed.shared, relative)
         step = np.where(np.isin(accesses.families.step, APART), 0, accesses.families.step)
         parted = (step % (SECTOR * accesses.together)).max(axis=1) > 0  # blocks take parts of a sector
         self.parted = parted[accesses.family[first]]
         every = np.ones(len(self.moves), bool)
         self.nearest = self._nearest(every)
         self.scattered *= 2 / (self._sharing(every) + 1)  # blocks that move together, either way, meet as one
-        self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors handled here
-        if reuse is not None:
-            self.evenly[accesses.of(reuse.steps)[first]] = 0.0
+        self.reuse, self.evenly = followed.reuse, np.ones(len(first))  # 1 for the sectors handled here
+        if self.reuse is not None:
+            self.evenly[accesses.of(self.reuse.steps)[first]] = 0.0
 
     def _nearest(self, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count blocks since each sector was touched, and until it is again, of those `there`: [sectors]."""

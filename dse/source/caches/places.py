@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import Families
+from dse.source.caches.sectors import BLOCKS_ALIKE, FAR, Families
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
@@ -83,8 +83,8 @@ def groups(
     With the groups come, by array, sectors of the other blocks, [blocks, lanes], -1 for none.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
-    or whose lanes move differently in most blocks, with the same addresses in few only. Where a block's first
-    and last warp move differently, as those that gather rows of their own do, they are not located either.
+    or whose lanes move differently in most blocks, with the same addresses in few only; or the first and the
+    last warp of a block, as those that gather rows of their own do.
     **Raises:** DseError if the blocks cannot be run.
     """
     ends_of = cache(partial(_end_warps, block))
@@ -143,12 +143,21 @@ def _end_warps(block: int, lanes: Lanes, issuer: int) -> tuple[int, ...]:
 
 
 def _common(places: Sequence[_Place | None]) -> _Place | None:
-    """Return the places of the first warp if the last moves by the same distances, where both are there."""
+    """Return the places of the first warp, `FAR` where the last moves by another distance, as lanes may."""
     first, last = (places[0], places[-1]) if places else (None, None)
     if first is None or last is None or first is last:
         return first if last is not None else None
     (shift, there), (of_last, last_there) = first, last
-    return None if (shift != of_last)[there & last_there].any() else first
+    uneven = (shift != of_last) & there & last_there
+    if not uneven.any():
+        return first
+    both = np.stack([shift, of_last], axis=1)[uneven]
+    kinds, kind = np.unique(both, axis=0, return_inverse=True)
+    if 2 * len(both) >= np.count_nonzero(there) and BLOCKS_ALIKE * len(kinds) > len(both):
+        return None
+    shift = shift.copy()
+    shift[uneven] = FAR * (1 + int(shift.max()) // FAR + kind.ravel())
+    return shift, there
 
 
 class _Executions:

@@ -11,7 +11,8 @@ Waldspurger et al., SHARDS, FAST 2015.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -143,6 +144,18 @@ class Reuse:
         return counts
 
 
+class Followed(NamedTuple):
+    """What is known of the accesses of a list that are not linear."""
+
+    reuse: Reuse | None = None  # of those that can be followed
+    # How often blocks share sectors of the others, over how often if these were anywhere, by array and touch.
+    shared: Mapping[int, np.ndarray] = MappingProxyType({})
+    sectors: Mapping[int, float] = MappingProxyType({})  # of a block, by instruction, if trips are estimated
+
+
+NOTHING_FOLLOWED = Followed()
+
+
 def follow(
     machine: Any,
     sample: Sample,
@@ -152,16 +165,13 @@ def follow(
     wave: int,
     probe: Probe,
     whole: bool = False,
-) -> list[tuple[Reuse | None, dict[int, np.ndarray]]]:
-    """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
-
-    With each comes, by array, how often blocks share sectors that cannot be followed, over how often they
-    would if these were anywhere in the array.
+) -> list[Followed]:
+    """Follow the accesses of a block that are not linear, of several lists.
 
     An average block touches `relative` times as much of each array. `wave` is the number of blocks that run
     at the same time; `whole` follows all accesses.
     """
-    nothing: list[tuple[Reuse | None, dict[int, np.ndarray]]] = [(None, {}) for _ in accessed]
+    nothing = [NOTHING_FOLLOWED for _ in accessed]
     uneven = [_uneven(member.families, whole) for member in accessed]
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
@@ -190,13 +200,14 @@ def follow(
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
     return [
-        (
+        Followed(
             Reuse(member, moving, seen, own, blocks, phases) if moving else None,
             {
                 number: often
                 for number, sectors in others.items()
                 if (often := _shared(sectors, *member.spanned(number), member.together)) is not None
             },
+            member.distinct() if machine.estimated else {},
         )
         for member, (moving, others), own in zip(touched, placed, relative, strict=True)
     ]

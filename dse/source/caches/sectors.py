@@ -12,6 +12,7 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import REGION_BITS
+from dse.source.machine.memory import changes
 from dse.source.machine.recorded import ONCE, Recorded, Stream
 
 IN_LINE = LINE // SECTOR  # sectors
@@ -20,6 +21,7 @@ _MOST_LINES = 2**20  # of a block, from which those to follow are sampled
 APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
 
 FAR = 2**45  # sectors; above the distance of any two arrays
+BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
@@ -100,6 +102,23 @@ class SectorAccesses:
     def array(self) -> np.ndarray:
         """The number of each one's array: [n]."""
         return self.families.array[self.family]
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first access to each sector, in the order of sectors."""
+        order = np.lexsort((self.tick, self.sector))
+        return order[changes(self.sector[order])]
+
+    @property
+    def inst(self) -> np.ndarray:
+        """The number of each one's instruction, of several the first: [n]."""
+        return np.array([stream.step for stream in self.families.streams], int)[self.family]
+
+    def distinct(self) -> dict[int, float]:
+        """Count the sectors that each instruction is the first to touch."""
+        first = self.first
+        counts = self.every * np.bincount(self.inst[first], self.times[first])
+        return {inst: float(counts[inst]) for inst in np.flatnonzero(counts).tolist()}
 
     def of(self, steps: Set[int]) -> np.ndarray:
         """Return which are of families whose instructions are all among these: [n]."""
@@ -318,10 +337,11 @@ def _block_steps(
 
     They come from blocks of the sample that differ in one dimension only: most agree, and all but the first
     and the last, which may wrap around. `APART` if they do not, or the strides of threads differ, or the
-    sample has no such blocks.
+    sample has no such blocks. One block alone does not tell how others move.
     **Shapes:** bases [n, 1 or blocks, 1 or threads]; strides [n, 3].
     """
-    strides, as_whole = np.zeros((len(bases), 3), int), np.ones(len(bases), bool)
+    strides = np.zeros((len(bases), 3), int)
+    as_whole = np.full(len(bases), len(sample.blocks) > 1 or machine.launch.blocks == 1)
     if bases.shape[1] == 1:
         return strides, as_whole
     for axis, size in enumerate(machine.launch.grid):

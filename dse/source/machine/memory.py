@@ -18,32 +18,82 @@ class Overwritten(Exception):
     """A load that may read what a copy stored, of which nothing was kept."""
 
 
+class _Words:
+    """What is kept of words: mostly the same in all blocks; where blocks differ, a row with one for each."""
+
+    def __init__(self, blocks: int, kind: Any, *shape: int) -> None:
+        self.blocks = blocks
+        self.apart = np.zeros(1024, bool)  # of each word: whether blocks differ
+        self.row = np.full(1024, -1)  # of each word; -1 if they never did
+        self.rows = 0
+        self.same = np.zeros((1024, *shape), kind)  # 0 where blocks differ
+        self.own = np.zeros((0, blocks, *shape), kind)  # 0 where they do not; with room for more rows
+
+    def reach(self, length: int) -> None:
+        """Make room for so many words."""
+        self.row = np.append(self.row, np.full(length - len(self.row), -1))
+        self.apart, self.same = _longer(self.apart, length), _longer(self.same, length)
+
+    @property
+    def each(self) -> np.ndarray:
+        """What is kept by `place`."""
+        return self.own.reshape(-1, *self.same.shape[1:])
+
+    def read(self, block: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """Return what is kept of words of blocks: [n, ...]."""
+        apart = self.apart[word]
+        if not apart.any():
+            return self.same[word]
+        own = self.each[self.row[word] * self.blocks + block]
+        if not apart.all():
+            own[~apart] = self.same[word[~apart]]
+        return own
+
+    def write(self, word: np.ndarray, value: Any, part: Any = ...) -> None:
+        """Write words, or a part of each, in all blocks."""
+        apart = self.apart[word]
+        if part is not ...:
+            self.own[self.row[word[apart]], :, part[apart]] = value
+            self.same[word[~apart], part[~apart]] = value
+            return
+        self.own[self.row[word[apart]]] = 0
+        self.same[word], self.apart[word] = value, False
+
+    def place(self, block: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """Return the index in `each` of words, in which blocks may differ from now on."""
+        new = np.unique(word[~self.apart[word]])
+        if len(new):
+            first = new[self.row[new] < 0]
+            self.row[first] = range(self.rows, self.rows + len(first))
+            self.rows += len(first)
+            if self.rows > len(self.own):
+                self.own = _longer(self.own, 2 * self.rows)
+            self.own[self.row[new]] = self.same[new, None]
+            self.same[new], self.apart[new] = 0, True
+        return self.row[word] * self.blocks + block
+
+
 class SharedMemory:
     """Shared memory: 32-bit words, up to the highest one used, with the unknown sources they depend on.
 
-    Most words are the same in all blocks, of which there may be thousands. One that was stored differently
-    has a row of its own, with a word per block. After copies that were not executed (`lose`), only bytes are
-    known that all blocks have stored since then.
+    After copies that were not executed (`lose`), only bytes are known that all blocks have stored since then.
     """
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
-        self.row = np.full(1024, -1)  # of each word; -1 while it is the same in all blocks
-        self.rows = 0
-        # words, and the sources of their bytes; `own` have room for more rows
-        self.same = [np.zeros(1024, _U32), np.zeros((1024, 4), np.int64)]
-        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks, 4), np.int64)]
+        self.words, self.sources = _Words(blocks, _U32), _Words(blocks, np.int64, 4)  # sources by byte
         self.tainted = False  # whether any word depends on an unknown source
         self.lost = 0  # copies not executed
         self.since = np.zeros(4 * 1024, int)  # those before the last store to each byte by all blocks
 
     def any(self) -> bool:
         """Return whether any word is not 0."""
-        return bool(self.same[0].any() or self.own[0].any())
+        return bool(self.words.same.any() or self.words.own.any())
 
     def copied(self) -> list[np.ndarray]:
         """Return a copy of the words."""
-        return [self.row.copy(), self.same[0].copy(), self.own[0][: self.rows].copy()]
+        kept = self.words
+        return [np.where(kept.apart, kept.row, -1), kept.same.copy(), kept.own[: kept.rows].copy()]
 
     def lose(self) -> None:
         """Lose all contents, over which a copy may have stored."""
@@ -53,7 +103,10 @@ class SharedMemory:
         """Return the unknown sources that the words of accesses depend on."""
         if not self.tainted or not len(address):
             return 0
-        sources = [self._read(1, block, word) for word in self._words(address, size)]
+        words, count = self._reached(address, size), self._of_each(block, address)
+        if count >= 0 and not any(self.sources.apart[word[:count]].any() for word in words):
+            block, address, words = block[:count], address[:count], [word[:count] for word in words]
+        sources = [self.sources.read(block, word) for word in words]
         if size < 4:
             sources[0] = sources[0][(np.arange(4) - address[:, None] & 3) < size]
         return int(np.bitwise_or.reduce([np.bitwise_or.reduce(part, axis=None) for part in sources]))
@@ -63,10 +116,10 @@ class SharedMemory:
 
         **Raises:** Overwritten if any of it was lost.
         """
-        words = self._words(address, size)
+        words = self._reached(address, size)
         if self.lost and any((self.since[address + byte] < self.lost).any() for byte in range(size)):
             raise Overwritten
-        loaded = [self._read(0, block, word) for word in words]
+        loaded = [self.words.read(block, word) for word in words]
         return [narrow(loaded[0], address, size)] if size < 4 else loaded
 
     def store(
@@ -82,88 +135,58 @@ class SharedMemory:
 
         `live`: how many blocks have not ended.
         """
-        words = self._words(address, size)
+        words, count = self._reached(address, size), self._of_each(block, address)
         if self.lost and _by_each(live, block, address):
             for byte in range(size):
                 self.since[address + byte] = self.lost
-        count = self._repeats(block, address, values)
-        alike = count >= 0 and (size >= 4 or not (self.row[words[0]] >= 0).any())
+        self.tainted |= taint != 0
+        if self.tainted:
+            parts = [...] if size >= 4 else [address + byte & 3 for byte in range(size)]
+            for word, part in product(words, parts):
+                self._taint(block, word, part, taint, count)
+        alike = count >= 0 and all((of.reshape(self.blocks, count) == of[:count]).all() for of in values)
+        alike &= size >= 4 or not self.words.apart[words[0]].any()
         if alike:
             block, address = block[:count], address[:count]
             words, values = ([of[:count] for of in some] for some in (words, values))
-        self.tainted |= taint != 0
-        if self.tainted:
-            parts = [slice(None)] if size >= 4 else [address + byte & 3 for byte in range(size)]
-            for word, part in product(words, parts):
-                self._taint(block, word, part, taint, alike)
         if size >= 4:
             for word, value in zip(words, values, strict=True):
-                self._write(block, word, value, alike)
+                if alike:
+                    self.words.write(word, value)
+                else:
+                    place = self.words.place(block, word)
+                    self.words.each[place] = value
             return
-        place = words[0] if alike else self._place(block, words[0])
-        as_bytes = (self.same if alike else self.own)[0].reshape(-1).view(np.uint8)
+        place = words[0] if alike else self.words.place(block, words[0])
+        as_bytes = (self.words.same if alike else self.words.own).reshape(-1).view(np.uint8)
         for byte in range(size):
             as_bytes[4 * place + (address & 3) + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
 
-    def _place(self, block: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return the index of words among those of all blocks, after giving them rows of their own."""
-        new = np.unique(word[self.row[word] < 0])
-        if len(new):
-            rows = range(self.rows, self.rows + len(new))
-            self.row[new], self.rows = rows, rows.stop
-            if rows.stop > len(self.own[0]):
-                self.own = [_longer(own, 2 * rows.stop) for own in self.own]
-            for own, same in zip(self.own, self.same, strict=True):
-                own[rows.start : rows.stop], same[new] = same[new, None], 0
-        return self.row[word] * self.blocks + block
+    def _taint(self, block: np.ndarray, word: np.ndarray, part: Any, taint: int, count: int) -> None:
+        """Set the sources of bytes of words: all (...), or one of each. `count` as `_of_each`."""
+        if count >= 0:
+            self.sources.write(word[:count], taint, part if part is ... else part[:count])
+            return
+        place = self.sources.place(block, word)
+        self.sources.each[place if part is ... else (place, part)] = taint
 
-    def _words(self, address: np.ndarray, size: int) -> list[np.ndarray]:
+    def _reached(self, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Return the numbers of the words of each access, and make room for them."""
         highest = int(address.max(initial=0)) // 4 + size // 4
-        if highest >= len(self.row):
-            length = max(2 * len(self.row), highest + 1)
-            self.row = np.append(self.row, np.full(length - len(self.row), -1))
+        if highest >= len(self.words.row):
+            length = max(2 * len(self.words.row), highest + 1)
+            self.words.reach(length)
+            self.sources.reach(length)
             self.since = _longer(self.since, 4 * length)
-            self.same = [_longer(same, length) for same in self.same]
         return [(address >> 2) + number for number in range(max(size // 4, 1))]
 
-    def _repeats(self, block: np.ndarray, address: np.ndarray, values: list[np.ndarray]) -> int:
-        """Return the accesses of a block if all blocks store the same; else -1."""
+    def _of_each(self, block: np.ndarray, address: np.ndarray) -> int:
+        """Return the accesses of a block if all blocks access the same; else -1."""
         count, rest = divmod(len(address), self.blocks)
         shape = (self.blocks, count)
         if rest or (block.reshape(shape) != np.arange(self.blocks)[:, None]).any():
             return -1
-        alike = all((of.reshape(shape) == of[:count]).all() for of in (address, *values))
-        return count if alike else -1
-
-    def _read(self, kind: int, block: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return words, or (kind 1) the sources of their bytes: [n, 4]."""
-        row, same = self.row[word], self.same[kind][word]
-        if not self.rows or not (own := row >= 0).any():
-            return same
-        others = self.own[kind].reshape(-1, *same.shape[1:])[row * self.blocks + block]
-        return np.where(own if same.ndim == 1 else own[:, None], others, same)
-
-    def _write(self, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
-        """Write words. `alike`: the same in all blocks."""
-        if not alike:
-            place = self._place(block, word)
-            self.own[0].reshape(-1)[place] = value
-            return
-        own = self.row[word] >= 0
-        self.own[0][self.row[word[own]]] = value[own, None]
-        self.same[0][word[~own]] = value[~own]
-
-    def _taint(self, block: np.ndarray, word: np.ndarray, part: Any, taint: int, alike: bool) -> None:
-        """Set the sources of bytes of words: all, or one of each."""
-        if not alike:
-            place = self._place(block, word)
-            self.own[1].reshape(-1, 4)[place, part] = taint
-            return
-        own = self.row[word] >= 0
-        mine, others = (part, part) if isinstance(part, slice) else (part[own], part[~own])
-        self.own[1][self.row[word[own]], :, mine] = taint
-        self.same[1][word[~own], others] = taint
+        return count if (address.reshape(shape) == address[:count]).all() else -1
 
 
 def _by_each(live: int, block: np.ndarray, address: np.ndarray) -> bool:

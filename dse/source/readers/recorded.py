@@ -108,8 +108,16 @@ def load(path: Path, given: Given) -> Description:
     rows = [{name: constant(text) for name, text in row.constants.items()} for row in launch.rows]
     numbers = [name for name, value in rows[0].items() if isinstance(value, int | float)]
     grids = {_key(row, numbers): recorded.grid for row, recorded in zip(rows, launch.rows, strict=True)}
-    described = of_call(kernel, arguments, lambda meta: grids[_key(meta, numbers)], rows)
-    return replace(described, path=path)
+
+    def grid(meta: Mapping[str, Any]) -> Sequence[int]:
+        if (blocks := grids.get(_key(meta, numbers))) is None:
+            own = [f"{name}={meta[name]}" for name in numbers if {row[name] for row in rows} != {meta[name]}]
+            raise DseError(
+                f"{path}: grid: found none for {', '.join(own)}, expected a recorded configuration"
+            )
+        return blocks
+
+    return replace(of_call(kernel, arguments, grid, rows), path=path)
 
 
 def _key(values: Mapping[str, Any], names: Sequence[str]) -> tuple[float, ...]:

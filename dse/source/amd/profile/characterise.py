@@ -31,6 +31,7 @@ from dse.types import Gpu, Resources
 _VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 _SCALAR = ("uniform", "constant", "control", "barrier")
 _SHORT, _LONGER = 200, 4  # stretches; times as many as the sample's
+_FEW = 2**18  # instructions of the waves of a block, which are executed rather than estimated
 
 
 class ExecutedLaunch:
@@ -64,6 +65,9 @@ class ExecutedLaunch:
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks)
+            insts = (lengths[0] @ executions(machine, len(self.code.stretches))).max(initial=0.0)
+            if machine.estimated and insts < _FEW:  # data may lead anywhere
+                machine, missing = execute(self.code, launch, blocks, exact=True)
             return machine, missing, record(self.code, machine, *self._how)
 
         ran, self.sample = sampled(

@@ -60,6 +60,11 @@ class Absent:
     def __repr__(self) -> str:
         return f"{self._name}, which is not there{self._reason and f' ({self._reason})'}"
 
+    @property
+    def cache_key(self) -> str:
+        """What Triton keeps code by, of a constant."""
+        return repr(self)
+
     def _part(self, part: str) -> Any:
         name = self._name + part
         known = _ANSWERS.get()

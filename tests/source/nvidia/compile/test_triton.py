@@ -20,6 +20,7 @@ CODE = """
 import triton
 import triton.language as tl
 from beside import twice
+from not_there import limits
 
 @triton.jit
 def scale(out, x, n, stride, factor, BLOCK: tl.constexpr, UNROLL: tl.constexpr = 1):
@@ -28,7 +29,7 @@ def scale(out, x, n, stride, factor, BLOCK: tl.constexpr, UNROLL: tl.constexpr =
     tl.store(out + at, twice(values) * factor, mask=at < n)
 
 @triton.jit(do_not_specialize=["n"])
-def total(out, x, n, BLOCK: tl.constexpr):
+def total(out, x, n, BLOCK: tl.constexpr, LEAST: tl.constexpr = limits().min):
     at = tl.arange(0, BLOCK)
     tl.store(out, tl.sum(tl.load(x + at, mask=at < n, other=0.0)))
 
