@@ -23,7 +23,7 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.caches.footprint import ROUNDS, Footprint, blocks_back
 from dse.source.caches.places import Probe
-from dse.source.caches.reuse import Reuse, follow
+from dse.source.caches.reuse import Reuse, Sharing, follow
 from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream, once_each
@@ -162,8 +162,9 @@ def misses(
     both = loads, stores
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
-    uneven = any(np.ptp(of_kind[weights > 0.0]) > 0.0 for of_kind in asks)
-    reuses: list[tuple[Reuse | None, dict[int, np.ndarray]]] = [(None, {}), (None, {})]
+    ran = asks[:, weights > 0.0]
+    uneven = bool((ran.min(axis=1) < _MOSTLY * ran.max(axis=1)).any())  # by more than places that data say
+    reuses: list[tuple[Reuse | None, dict[int, Sharing]]] = [(None, {}), (None, {})]
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
     loaded, stored = (

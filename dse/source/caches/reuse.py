@@ -11,6 +11,7 @@ Waldspurger et al., SHARDS, FAST 2015.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,15 @@ from dse.source.machine.memory import changes
 
 _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
 _ENOUGH = 100  # sectors from which their share counts as a probability
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How often blocks share sectors that cannot be followed, over how often if these were anywhere."""
+
+    often: np.ndarray  # [touches] with any other block
+    near: float = 0.0  # with nearby ones in addition, summed over these
+    within: float = 1.0  # number of nearby blocks
 
 
 class Reuse:
@@ -152,16 +162,15 @@ def follow(
     wave: int,
     probe: Probe,
     whole: bool = False,
-) -> list[tuple[Reuse | None, dict[int, np.ndarray]]]:
+) -> list[tuple[Reuse | None, dict[int, Sharing]]]:
     """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
 
-    With each comes, by array, how often blocks share sectors that cannot be followed, over how often they
-    would if these were anywhere in the array.
+    With each comes, by array, how often blocks share sectors that cannot be followed.
 
     An average block touches `relative` times as much of each array. `wave` is the number of blocks that run
     at the same time; `whole` follows all accesses.
     """
-    nothing: list[tuple[Reuse | None, dict[int, np.ndarray]]] = [(None, {}) for _ in accessed]
+    nothing: list[tuple[Reuse | None, dict[int, Sharing]]] = [(None, {}) for _ in accessed]
     uneven = [_uneven(member.families, whole) for member in accessed]
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
@@ -193,40 +202,91 @@ def follow(
         (
             Reuse(member, moving, seen, own, blocks, phases) if moving else None,
             {
-                number: often
+                number: sharing
                 for number, sectors in others.items()
-                if (often := _shared(sectors, *member.spanned(number), member.together)) is not None
+                if (sharing := _shared(*sectors, member, number)) is not None
             },
         )
         for member, (moving, others), own in zip(touched, placed, relative, strict=True)
     ]
 
 
-def _shared(sectors: np.ndarray, low: int, high: int, together: int) -> np.ndarray | None:
-    """Compare how often blocks share sectors with how often they would if anywhere: [touches].
+def _shared(
+    sectors: np.ndarray, of_all_warps: np.ndarray, member: SectorAccesses, array: int
+) -> Sharing | None:
+    """Compare how often blocks share sectors of an array with how often they would if anywhere.
 
-    None if they are too few to tell. A table that is a small part of the array, or a few frequent words, show
-    by what the first half of the blocks and the second both touch.
-    **Shapes:** sectors [blocks, lanes], of some executions.
+    None if they are too few to tell. Rows or bands show by what nearby blocks share more than distant ones; a
+    table that is a small part of the array, or a few frequent words, by what the first half of the blocks
+    and the second both touch: one warp may touch a part of it only, all warps of a few blocks tell.
+    **Shapes:** sectors [blocks, lanes], of some executions; of some blocks, of all warps.
     """
-    places = np.sort(sectors // together, axis=1)  # those of no address stay negative
-    once = (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
-    room = max((high - low) / (SECTOR * together), 1.0)
-    of_block = np.unique(places, axis=0, return_index=True)[1]
-    _, touches = np.unique(places[of_block][once[of_block]], return_counts=True)
-    total = float(touches.sum())
-    pairs = total * total * (1.0 - 1.0 / len(of_block)) / room
-    if pairs < 1.0:
-        return None
-    least = min(1.0, float(touches @ (touches - 1)) / pairs)
+    low, high = member.spanned(array)
+    room = max((high - low) / (SECTOR * member.together), 1.0)
+    places, once = _touches(sectors, member.together)
+    sharing = _nearby(*_distinct(places, once), len(places), room)
+    if sharing is None or sharing.near:
+        return sharing
     steps = np.diff(sectors, axis=1)
     if np.mean(steps == np.median(steps, axis=0)) > 0.5:  # rows: the lanes stand for their part of these only
-        return np.array([least])
+        return sharing
     half = len(places) // 2
     ours, theirs = places[:half][once[:half]], np.sort(places[half:][once[half:]])
     again = np.searchsorted(theirs, ours, side="right") - np.searchsorted(theirs, ours)
     evenly = max(len(theirs) / room, 1e-300)
-    return np.maximum(_expected(again, evenly) / evenly, least)
+    often = _expected(again, evenly) / evenly
+    place, block = _distinct(*_touches(of_all_warps, member.together))
+    pairs, by_chance = _pairs(place, 0 * block, block, room)
+    if by_chance > _ENOUGH:
+        often *= min(1.0, pairs / by_chance / max(often.mean(), 1e-300))
+    return Sharing(np.maximum(often, sharing.often))
+
+
+def _touches(sectors: np.ndarray, together: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of sectors, sorted by block, and which are not the one before: [blocks, lanes]."""
+    places = np.sort(sectors // together, axis=1)  # those of no address stay negative
+    return places, (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
+
+
+def _distinct(places: np.ndarray, once: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return places and blocks of touches, of blocks that do not touch the very same: [touches]."""
+    distinct = np.sort(np.unique(places, axis=0, return_index=True)[1])
+    block, lane = np.nonzero(once[distinct])
+    return places[distinct[block], lane], distinct[block]
+
+
+def _nearby(place: np.ndarray, block: np.ndarray, blocks: int, room: float) -> Sharing | None:
+    """Compare what blocks share with what they would if anywhere, at most that but for nearby ones.
+
+    None if they are too few to tell.
+    **Shapes:** place, block [touches], in the order of blocks.
+    """
+    sizes = [blocks >> level for level in range(blocks.bit_length() - 1)]  # of parts of consecutive blocks
+    shared, by_chance = np.array([_pairs(place, block // size, block, room) for size in sizes]).T
+    if not len(sizes) or by_chance[0] < 1.0:
+        return None
+    rate = shared / by_chance
+    ends = np.minimum(block * 4 // blocks, 3) % 3 == 0  # the first quarter and the last
+    apart = np.subtract(
+        _pairs(place[ends], block[ends] * 0, block[ends], room),
+        _pairs(place[ends], block[ends] * 2 // blocks, block[ends], room),
+    )
+    far = apart[0] / max(apart[1], 1e-300)
+    closest = float(rate[shared >= _ENOUGH].max(initial=0.0))
+    if closest <= 2 * max(far, rate[0]):
+        return Sharing(np.array([min(1.0, rate[0])]))
+    near = (rate[0] - far) * blocks
+    return Sharing(np.array([min(1.0, far)]), near, near / (closest - far))
+
+
+def _pairs(place: np.ndarray, part: np.ndarray, block: np.ndarray, room: float) -> tuple[float, float]:
+    """Count the pairs of touches of a place by blocks of one part: these, and those if anywhere in `room`."""
+    order = np.lexsort((place, part))
+    first = np.flatnonzero(changes(place[order]) | changes(part[order]))
+    touches = np.diff(np.append(first, len(order)))
+    of_part = np.unique(part[changes(block)], return_counts=True)[1]  # blocks
+    total = np.unique(part, return_counts=True)[1]
+    return float(touches @ (touches - 1)), float(total**2 @ (1.0 - 1.0 / of_part)) / room
 
 
 def _expected(again: np.ndarray, evenly: float) -> np.ndarray:

@@ -231,6 +231,13 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// Places in each of several rows that are the same for all rows of an image.
+KERNEL groups(const int* x, int* y, const int* place, int size)
+{
+    const int i = blockIdx.x * 128 + threadIdx.x, row = blockIdx.z * gridDim.y + blockIdx.y;
+    y[row * gridDim.x * 128 + i] = x[row * size + place[blockIdx.z * gridDim.x * 128 + i]];
+}
+
 // Rows and the three before them, for which the first block of a sequence has others, and its last ones.
 KERNEL history(const int* x, int* y, const int* initial, int chunks)
 {

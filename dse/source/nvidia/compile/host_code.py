@@ -93,7 +93,7 @@ _LIBRARIES = re.compile(  # headers for the host: of the system, CUDA and PyTorc
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
     r"|cuda_profiler_api|cublas\w*|cudnn\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|nvToolsExt)\.h"
     r"|(hip|roc)(blas|sparse|solver|fft|dnn|rand)\w*(/.*)?\.h"
-    r"|(sys|thrust|torch|ATen|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
+    r"|(sys|thrust|torch|ATen|THC|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
 )
 _OF_CUDA = re.compile(
     r"(cooperative_groups|mma|math_constants|vector_types|cuComplex|curand_\w+|cuda_(?!runtime|profiler)\w+)\.h"
