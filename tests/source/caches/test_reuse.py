@@ -212,6 +212,12 @@ def test_heads_of_one_wave_share_their_keys():
     assert traffic(machine, sample, 100).loads_past_l2 == pytest.approx(4 * 2**14 / 8)
 
 
+def test_what_blocks_share_fills_the_l2_once():
+    """Each of 8 waves reads 2^11 words, which the L2 keeps beside a part of what it stores."""
+    moved = traffic(*ran("twice", (8 * WAVE,), None, None, 2**11), 64)
+    assert moved.loads_past_l2 == pytest.approx(8 * 2**11 / 8, rel=0.05)
+
+
 def test_a_probe_that_fails_leaves_all_as_it_was():
     machine, sample = grouped(4)
 

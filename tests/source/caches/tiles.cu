@@ -231,6 +231,15 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// All read the same twice, and store much more.
+KERNEL twice(const int* x, int* y, int n)
+{
+    int sum = 0;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < 2 * n; i += 128) sum += x[i % n];
+    for (int k = 0; k < 8; ++k) y[(8 * blockIdx.x + k) * 128 + threadIdx.x] = sum;
+}
+
 // Places in each of several rows that are the same for all rows of an image.
 KERNEL groups(const int* x, int* y, const int* place, int size)
 {

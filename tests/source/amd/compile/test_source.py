@@ -189,6 +189,15 @@ def test_what_the_compiler_says_is_one_line(write, text, expected):
     assert failure == Failure("compile error", f"k.cu:{expected}")
 
 
+def test_functions_that_would_be_called_are_inlined(write):
+    called = "__device__ __noinline__ float g(float x) { return x * x + 1.0f; }"
+    made = compile_source(
+        read_source(write(f"{called}\n__global__ void f(float* x) {{ *x = g(*x); }}")), GFX90A, ()
+    )
+    assert isinstance(made, Built)
+    assert "s_swappc" not in made.text
+
+
 def test_too_much_lds_is_a_failure_by_name(write):
     text = "__global__ void f(int* x) { __shared__ int s[20000]; s[*x] = *x; __syncthreads(); *x = s[0]; }"
     failure = compile_source(read_source(write(text)), GFX90A, ())
