@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_STD = Path(__file__).with_name("std.h")
+_STD, _TORCH = (Path(__file__).with_name(f"{name}.h") for name in ("std", "torch"))
 _INTEGERS = {
     f"{prefix}int{bits}_t": f"{sign}{name}"
     for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
@@ -93,8 +93,9 @@ _LIBRARIES = re.compile(  # headers for the host: of the system, CUDA and PyTorc
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
     r"|cuda_profiler_api|cublas\w*|cudnn\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|nvToolsExt)\.h"
     r"|(hip|roc)(blas|sparse|solver|fft|dnn|rand)\w*(/.*)?\.h"
-    r"|(sys|thrust|torch|ATen|THC|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
+    r"|(sys|thrust|pybind11|boost|gtest|benchmark|nvtx3)/.*"
 )
+_OF_PYTORCH = re.compile(r"(torch|ATen|THC|c10)/.*")
 _OF_CUDA = re.compile(
     r"(cooperative_groups|mma|math_constants|vector_types|cuComplex|curand_\w+|cuda_(?!runtime|profiler)\w+)\.h"
     r"|(cooperative_groups|cub|cuda|hip|hipcub|rocprim)/.*"
@@ -125,7 +126,8 @@ def stand_in(header: str) -> str | None:
         f"c{header.removesuffix('.h')}" if header.removesuffix(".h") in _OF_C and "." in header else header
     )
     known = plain in _OF_CPP or plain.removeprefix("c") in _OF_C or _LIBRARIES.fullmatch(header)
-    text = _STATED.get(plain, _SCOPES if of_cuda(header) else "")
+    of_pytorch = "namespace at {} namespace c10 {} namespace torch {}\n" if _OF_PYTORCH.match(header) else ""
+    text = _STATED.get(plain, _SCOPES if of_cuda(header) else of_pytorch)
     if header == "cub/cub.cuh":
         text += "".join(f"#include <cub/{name}.cuh>\n" for name in _IN_KERNELS)
     return f"#pragma once\nnamespace std {{}}\n{text}" if known or text else None
@@ -156,6 +158,8 @@ def implied(*texts: str, known: str = "") -> str:
     std = _STD.read_text(encoding="utf-8")
     if named & set(_IN_STD.findall(std)):
         made.append(std)
+    if any(_OF_PYTORCH.fullmatch(header) for text in texts for header in _INCLUDED.findall(text)):
+        made.append(_TORCH.read_text(encoding="utf-8"))
     return "".join(f"{line}\n" for line in made)
 
 
@@ -283,6 +287,7 @@ def _blank(text: str) -> str:
 
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
+_INCLUDED = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)', re.MULTILINE)
 _OF_STD = re.compile(r"\bstd::(\w+)")
 _IN_STD = re.compile(r"(?:struct|using|constexpr bool|T&&?|&&|void) (\w+)\b")
 _OF_DEVICE = ("__device__", "__global__", "__constant__", "__shared__", "constexpr")
@@ -308,7 +313,7 @@ _TYPE = re.compile(
 )
 _HOST_ONLY = (
     r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"
-    r"|\b(?:at|torch|c10)::"
+    r"|\b(?:at|torch|c10)::(?!Half\b|BFloat16\b|(?:acc|opmath)_type\b|\w*TensorAccessor|\w+PtrTraits\b)"
 )
 _OF_HOST_STD = (  # under `using namespace std`
     r"\b(?:vector|deque|list|(?:unordered_)?(?:map|set)|(?:priority_)?queue|stack|function|(?:shared|unique)_ptr)\s*<"

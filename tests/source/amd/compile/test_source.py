@@ -189,13 +189,14 @@ def test_what_the_compiler_says_is_one_line(write, text, expected):
     assert failure == Failure("compile error", f"k.cu:{expected}")
 
 
-def test_functions_that_would_be_called_are_inlined(write):
-    called = "__device__ __noinline__ float g(float x) { return x * x + 1.0f; }"
-    made = compile_source(
-        read_source(write(f"{called}\n__global__ void f(float* x) {{ *x = g(*x); }}")), GFX90A, ()
-    )
-    assert isinstance(made, Built)
-    assert "s_swappc" not in made.text
+@pytest.mark.parametrize("stores", [1, 600])
+def test_functions_that_would_be_called_are_inlined(write, stores: int):
+    """As asked for, or because they have many blocks."""
+    body = " ".join(f"if (x[{i}] > {i}) x[{i + 1}] = s *= x[{i}];" for i in range(stores))
+    asked = "__noinline__" if stores == 1 else ""
+    called = f"__device__ {asked} float g(float* x) {{ float s = 1; {body} return s; }}\n"
+    text = called + "__global__ void f(float* x, int n) { x[n] = g(x) + g(x + n); }"
+    assert "s_swappc" not in built(read_source(write(text))).text
 
 
 def test_too_much_lds_is_a_failure_by_name(write):
