@@ -476,7 +476,7 @@ def test_mangled_names_are_found():
     assert names("_Z5scaleILi4EEvPf", "scale<4>")
     assert names("_ZN3own5scaleEPf", "own::scale")
     assert not names("_Z5scalePf", "cale")
-    assert plainly("_Z5scalePf7Complex: x; _Z1fPf: y") == "scale: x; f: y"
+    assert plainly("_Z5scalePf7Complex: x; _ZN2ns1fIfEEvPT_, _ZL1gPf: y") == "scale: x; f, g: y"
 
 
 @pytest.mark.slow

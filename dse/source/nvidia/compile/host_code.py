@@ -71,10 +71,10 @@ _VALUES = {  # macros of limits.h, float.h, stdint.h and math.h
         )
     },
 }
-_MATH = re.compile(  # functions of cmath, which the namespace std has too
+_MATH = re.compile(  # functions of cmath and cstring, which the namespace std has too
     r"(a?(sin|cos|tan)h?|atan2|(exp|log)2?|exp2|expm1|log1[0p]|logb|pow|sqrt|cbrt|hypot|fabs|fmod|fm(a|in|ax)|fdim"
     r"|erfc?|[lt]gamma|(l?l?r|near)int|l?l?round|rint|floor|ceil|trunc|remainder|modf|frexp|ldexp|ilogb"
-    r"|copysign)f?|abs|is(nan|inf|finite)|signbit"
+    r"|copysign)f?|abs|is(nan|inf|finite)|signbit|mem(cpy|set)"
 )
 _OF_C = (
     *("assert", "ctype", "errno", "float", "inttypes", "limits", "locale", "math", "setjmp", "signal"),
@@ -154,7 +154,12 @@ def implied(*texts: str, known: str = "") -> str:
         for name, kind in _TYPES.items()
         if name in words and not _has((*texts, known), name)
     ]
-    made += [f"namespace std {{ using ::{name}; }}" for name in sorted(named) if _MATH.fullmatch(name)]
+    of_math = (name for name in sorted(named) if _MATH.fullmatch(name))
+    made += [
+        f"namespace std {{ using ::{name}; }}"
+        for name in of_math
+        if not known or re.search(rf"\b{name}\b", known)
+    ]
     std = _STD.read_text(encoding="utf-8")
     if named & set(_IN_STD.findall(std)):
         made.append(std)
@@ -197,7 +202,7 @@ def without_host(*texts: str) -> list[str]:
     device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
     unqualified = any("using namespace std" in text for text in texts)
     host = f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY
-    codes = [_MASKED.sub(lambda match: _blank(match[0]), text) for text in texts]
+    codes = [*map(masked, texts)]
     directives = [line for text in texts for line in _DIRECTIVE.findall(text)]
     names: set[str] = set()  # of types that are left out
     uses: Counter[str] = Counter()
@@ -212,6 +217,11 @@ def without_host(*texts: str) -> list[str]:
         names |= {name for code, own in pairs for start, end in own for name in _names(code[start:end])}
         left = (_without(code, own) for code, own in pairs)
         uses = Counter(word for text in (*left, *directives) for word in _WORD.findall(text))
+
+
+def masked(text: str) -> str:
+    """Blank out comments, strings, characters and the preprocessor's lines."""
+    return _MASKED.sub(lambda match: _blank(match[0]), text)
 
 
 def _names(declaration: str) -> list[str]:
