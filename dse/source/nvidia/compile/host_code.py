@@ -113,8 +113,8 @@ _SCOPES = (
 
 
 def for_host(header: str) -> bool:
-    """Return whether a header that may be installed launches kernels, which NVRTC cannot compile."""
-    return header.startswith(("thrust/", "cub/device/")) or header == "cub/cub.cuh"
+    """Return whether a header that may be installed is for the host, which NVRTC cannot compile."""
+    return header.startswith(("thrust/", "cub/device/", "cub/util_allocator.")) or header == "cub/cub.cuh"
 
 
 def stand_in(header: str) -> str | None:
