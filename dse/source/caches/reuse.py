@@ -47,8 +47,9 @@ class Reuse:
         relative: Mapping[int, float],
         blocks: int | None = None,
         phases: np.ndarray | None = None,
+        ends: np.ndarray | None = None,
     ) -> None:
-        """`blocks` are those of the grid; `phases` renumber the phases of the accesses."""
+        """`blocks` are those of the grid, `ends` the moves to its ends; `phases` renumber phases."""
         self.window, self.blocks = loads, blocks or loads.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1
@@ -109,13 +110,15 @@ class Reuse:
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
         self.phase, self.array = phases[accesses.phase[access]], array[access]
-        # No more sectors of an array are touched than lie between the lowest and the highest that are seen.
-        spans = np.array([accesses.spanned(number) for number in arrays.tolist()]).reshape(-1, 2).T
+        # No more sectors of an array are touched than lie between the lowest and the highest that are seen,
+        # or that the first and the last block of the grid would touch.
+        spans = np.array([accesses.spanned(number, ends) for number in arrays.tolist()]).reshape(-1, 2).T
         lowest, highest = spans // SECTOR
         near = sector < FAR
         np.minimum.at(lowest, self.array[near], sector[near])
         np.maximum.at(highest, self.array[near], sector[near])
-        self.most = highest - lowest + 1.0
+        more = np.array([max(1.0, relative.get(number, 1.0)) for number in arrays.tolist()])
+        self.most = (highest - lowest + 1.0) * more
 
     def grown(self, blocks: float) -> float:
         """Return the sectors touched while this many blocks run in order; mean over the window."""
@@ -198,9 +201,10 @@ def follow(
         return nothing
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
+    ends = np.array([(0, 0, 0), machine.launch.grid]) - ((0, 0, 0), (1, 1, 1)) - here
     return [
         (
-            Reuse(member, moving, seen, own, blocks, phases) if moving else None,
+            Reuse(member, moving, seen, own, blocks, phases, ends) if moving else None,
             {
                 number: sharing
                 for number, sectors in others.items()

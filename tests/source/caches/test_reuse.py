@@ -190,6 +190,10 @@ def test_warps_that_load_are_found():
         ("tables", (2048, 1), (2**13,), 2 * 2**10 + 2**15, 2**15),
         ("planes_of_filters", (8192, 1), (4096,), 32768, 131072),
         ("pages", (64, 1), (np.arange(2**14, dtype=np.int32) * 7919 % 2**14, 64), 2**16 + 2**11, 1024),
+        *(
+            ("grid_stride", (blocks, 1), (128 * trips,), 16 * trips, 16 * trips)
+            for blocks, trips in ((4096, 7850), (8192, 9000))
+        ),
         # far more blocks than are looked at, of images that the L2 does not hold
         ("groups", (128, 16, 16), (ANY, 2**12), 256 * 2**9 + 2**18 // 8, 128 * 256 * 16),
         ("history", (8, 1024), (None, 1024), 2**20 + 8 * 3 * 16, 2**20),

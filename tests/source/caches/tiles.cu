@@ -231,6 +231,12 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// Some blocks do a trip more than others.
+KERNEL grid_stride(const int* x, int* y, int n)
+{
+    for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128) y[i] = x[i];
+}
+
 // All read the same twice, and store much more.
 KERNEL twice(const int* x, int* y, int n)
 {
