@@ -136,8 +136,15 @@ def with_names(message: str, name: Callable[[int], str | None]) -> str:
 
 
 def plainly(message: str) -> str:
-    """Replace mangled names of functions outside of namespaces by their names."""
-    return re.sub(r"\b_Z(\d+)(\w+)", lambda match: match[2][: int(match[1])], message)
+    """Replace mangled names of functions by their names, without namespaces."""
+
+    def name(match: re.Match[str]) -> str:
+        name, rest = match[0], match[1]
+        while part := re.match(r"L?(\d+)(\w+)", rest):
+            name, rest = part[2][: int(part[1])], part[2][int(part[1]) :]
+        return name
+
+    return re.sub(r"\b_ZN?(L?\d\w+)", name, message)
 
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:

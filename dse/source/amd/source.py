@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.core.commas import split
 from dse.core.processes import memory_limited
 from dse.errors import DseError
 from dse.kernels.description import Description
@@ -52,7 +53,7 @@ from dse.source.profiles import (
 )
 from dse.types import Gpu, Resources
 
-RULES = "38"  # change this whenever the computation of counts changes, since they are cached
+RULES = "39"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTriton:
@@ -276,7 +277,28 @@ def listing_of(made: Built, kernel: str) -> Listing:
     """Parse the assembly of the kernel with that name, mangled or not; "": of the only one."""
     symbols = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
     wanted = [symbol for symbol in symbols if not kernel or names(symbol, kernel)]
+    if len(wanted) > 1:  # a template, and specialisations
+        wanted = [symbol for symbol in wanted if re.search(_mangled(kernel), symbol)]
     return parse(made.text, wanted[0] if len(wanted) == 1 else kernel or None)
+
+
+def _mangled(kernel: str) -> str:
+    """Return a pattern of the mangled name of a template with arguments, as far as these are plain."""
+    name, _, rest = kernel.partition("<")
+    name = name.split("::")[-1].strip()
+    arguments = (part.strip() for part in split(rest.removesuffix(">"), "<>()"))
+    codes = (rf"L\w{part}E" if part.isdigit() else _CODES.get(part, r"\w+?") for part in arguments)
+    return f"{len(name)}{name}I{''.join(codes)}E"
+
+
+_CODES = {  # Itanium C++ ABI, 5.1.5
+    **dict(zip(("float", "double", "int", "bool", "char", "short", "long"), "fdibcsl", strict=True)),
+    **dict(zip(("unsigned", "unsigned int", "unsigned char", "uint8_t"), "jjhh", strict=True)),
+    **dict.fromkeys(("half", "__half", "_Float16"), "DF16_"),
+    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), "DF16b"),
+    "true": "Lb1E",
+    "false": "Lb0E",
+}
 
 
 def resources(listing: Listing, configuration: Configuration) -> Resources:

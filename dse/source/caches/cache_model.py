@@ -162,7 +162,8 @@ def misses(
     both = loads, stores
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
-    uneven = any(np.ptp(of_kind[weights > 0.0]) > 0.0 for of_kind in asks)
+    ran = asks[:, weights > 0.0]
+    uneven = bool((ran.min(axis=1) < _MOSTLY * ran.max(axis=1)).any())  # by more than places that data say
     reuses = [NOTHING_FOLLOWED, NOTHING_FOLLOWED]
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
@@ -177,7 +178,7 @@ def misses(
     # Blocks of the first wave start together; later ones, when one before them ends.
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = _replaced(caches.l2_bytes, apart)
-    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0].reuse, wave)
+    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0].reuse, read)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros((2, len(stored.distance)))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, by_array[0], l1_chance, back, wave, own, gone)
@@ -341,13 +342,13 @@ def _fetched(machine: Recorded, loads: SectorAccesses, stores: SectorAccesses) -
 
 
 def _again(
-    loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None, wave: int
+    loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None, read: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Count the block's L1 misses on sectors that it had before: all, and those that the L2 may have lost,
     without what `reuse` follows, [phases] both.
 
     A share `loading` of the other resident blocks loads at the same time, and takes room. The L2 keeps a
-    sector until all that the `wave` requests of it has filled it.
+    sector until what a wave loads, `read` sectors, and loads again has filled it.
     """
     through = loads.cached
     sector, tick, times = loads.sector[through], loads.tick[through], loads.times[through]
@@ -360,8 +361,8 @@ def _again(
     lost = times[order] * -np.expm1(-rate * waits)
     phase = loads.phase[through][order]
     evenly = 1.0 if reuse is None else ~loads.of(reuse.steps)[through][order]
-    asked = len(np.unique(sector)) + float(lost.sum())
-    far = evenly * (waits / loads.ticks * asked * wave > caches.l2_bytes / SECTOR)
+    passes = 1.0 + float(lost.sum()) / len(np.unique(sector))
+    far = evenly * (waits / loads.ticks * passes * read > caches.l2_bytes / SECTOR)
     return (
         np.bincount(phase, lost, minlength=loads.phases),
         np.bincount(phase, lost * far, minlength=loads.phases),

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
-from dse.source.caches.reuse import NOTHING_FOLLOWED, Followed
+from dse.source.caches.reuse import NOTHING_FOLLOWED, Followed, Sharing
 from dse.source.caches.sectors import (
     APART,
     IN_LINE,
@@ -104,14 +104,16 @@ class Footprint:
         self.covers = [replace(cover, of_block=cover.of_block[reached]) for cover in covers]
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
-        blocks = int(np.prod(grid))
-        self.scattered = _scattered(accesses, first, self.times, blocks, followed.shared, relative)
+        self.scattered, self.near, self.within = _scattered(
+            accesses, first, self.times, int(np.prod(grid)), followed.shared, relative
+        )
         step = np.where(np.isin(accesses.families.step, APART), 0, accesses.families.step)
         parted = (step % (SECTOR * accesses.together)).max(axis=1) > 0  # blocks take parts of a sector
         self.parted = parted[accesses.family[first]]
         every = np.ones(len(self.moves), bool)
         self.nearest = self._nearest(every)
-        self.scattered *= 2 / (self._sharing(every) + 1)  # blocks that move together, either way, meet as one
+        as_one = 2 / (self._sharing(every) + 1)  # blocks that move together, either way, meet as one
+        self.scattered, self.near = self.scattered * as_one, self.near * as_one
         self.reuse, self.evenly = followed.reuse, np.ones(len(first))  # 1 for the sectors handled here
         if self.reuse is not None:
             self.evenly[accesses.of(self.reuse.steps)[first]] = 0.0
@@ -225,18 +227,22 @@ class Footprint:
             # A wave may end between two blocks: always, if they are as far apart as a wave.
             near = np.minimum(nearest, wave - 1)
             ends = np.where(nearest < wave, near * (blocks - wave) / (wave * (blocks - near)), 1.0)
-            return ends * _mean_new(self.scattered, wave)
-        seen = min(back, blocks)
-        early = seen / blocks  # share of blocks that look back to the start of the grid
-        anywhere = early * _mean_new(self.scattered, seen) + (1.0 - early) * np.exp(-self.scattered * seen)
-        return (nearest > back) * anywhere
+            return ends * _mean_new(self._touched(wave))
+        touched = self._touched(min(back, blocks))
+        # the share of blocks that look back to the first that they meet
+        early = touched / np.maximum(self._touched(blocks), 1e-300)
+        return (nearest > back) * (early * _mean_new(touched) + (1.0 - early) * np.exp(-touched))
+
+    def _touched(self, blocks: float) -> np.ndarray:
+        """Return how often other ones of so many consecutive blocks touch a sector, by chance: [sectors]."""
+        return self.scattered * blocks + self.near * np.minimum(blocks / self.within, 1.0)
 
     def grown(self, blocks: float) -> float:
         """Return the number of distinct sectors that this many consecutive blocks touch."""
         if not self.evenly.any():  # all are followed
             return 0.0 if self.reuse is None else self.reuse.grown(blocks)
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
-        apiece = (before + after) / 2 * _mean_new(self.scattered, blocks)
+        apiece = (before + after) / 2 * _mean_new(self._touched(blocks))
         if self.parted.any():
             apart = blocks / self._sharing(self.distance < blocks)
             apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)
@@ -249,7 +255,7 @@ def _not_left(ran: np.ndarray, kept: np.ndarray) -> np.ndarray:
 
     One block of an SM is the first that touches it, also if nothing is ever replaced: `ran`.
     """
-    return np.maximum(np.exp(-kept / 2), _mean_new(ran, 1.0))  # half of the blocks are earlier ones
+    return np.maximum(np.exp(-kept / 2), _mean_new(ran))  # half of the blocks are earlier ones
 
 
 def _cover(
@@ -289,20 +295,21 @@ def _scattered(
     first: np.ndarray,
     times: np.ndarray,
     blocks: int,
-    shared: Mapping[int, np.ndarray],
+    shared: Mapping[int, Sharing],
     relative: Mapping[int, float],
 ) -> np.ndarray:
-    """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
+    """Return the probability that another block touches a sector if their addresses are unrelated, else 0;
+    how often nearby ones do in addition, and how many these are: [3, sectors].
 
     They are assumed to be anywhere in the part of an array that the executed blocks use, but shared `shared`
     times as often, by array and touch: at most once if they are linear along some dimension of the grid, so
     that only some blocks meet. Where that is not known, blocks that move as a whole share no more than they
     have to: their tiles make up the array, in some order.
 
-    **Shapes:** first, times [sectors], and so is the result.
+    **Shapes:** first, times [sectors].
     """
     families = accesses.families
-    chance = np.zeros(len(first))
+    chance, near, within = np.zeros(len(first)), np.zeros(len(first)), np.ones(len(first))
     unrelated = ~families.linear
     for array in np.unique(families.array[unrelated]).tolist():
         low, high = accesses.spanned(array)
@@ -310,21 +317,23 @@ def _scattered(
         inside = members[accesses.family[first]]
         touched = float(times[inside].sum()) * relative.get(array, 1.0)
         evenly = min(1.0, touched * SECTOR / max(high - low, SECTOR))
+        by_chance = Sharing(np.array([not families.as_whole[members].all()], float))
+        sharing = shared.get(array, by_chance)
+        near[inside], within[inside] = evenly * sharing.near, sharing.within
         least = touches = evenly * blocks
         for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
             least = touches * -float(np.expm1(-least))
-        by_chance = np.array([not families.as_whole[members].all()], float)
         middle = (np.arange(np.count_nonzero(inside)) + 0.5) / np.count_nonzero(inside)
         partly = not np.isin(families.step[members], (*APART, 0)).all()
-        often = np.quantile(shared.get(array, by_chance), middle)
+        often = np.quantile(sharing.often, middle)
         often = np.minimum(often, 1.0) if partly else often
-        chance[inside] = np.maximum(evenly * often, max(least / blocks, 1e-300))
-    return chance
+        chance[inside] = np.maximum(evenly * often, max((least - evenly * sharing.near) / blocks, 1e-300))
+    return np.stack([chance, near, within])
 
 
-def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
-    """Return the mean probability, over the first `blocks`, that no earlier block touched a sector."""
-    touches = np.maximum(chance * blocks, 1e-300)
+def _mean_new(touches: np.ndarray) -> np.ndarray:
+    """Return the mean probability that no earlier block touched a sector, of those that so many touch."""
+    touches = np.maximum(touches, 1e-300)
     return -np.expm1(-touches) / touches
 
 

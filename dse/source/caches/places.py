@@ -77,10 +77,11 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 
 def groups(
     machine: Any, block: int, families: Sequence[Families], at: Sequence[Dimensions], probe: Probe
-) -> list[tuple[list[Group], dict[int, np.ndarray]]]:
+) -> list[tuple[list[Group], dict[int, tuple[np.ndarray, np.ndarray]]]]:
     """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
 
-    With the groups come, by array, sectors of the other blocks, [blocks, lanes], -1 for none.
+    With the groups come, by array, sectors of the other blocks, of one warp, and of the machine's blocks, of
+    all warps: [blocks, lanes], -1 for none.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
     or whose lanes move differently in most blocks, with the same addresses in few only; or the first and the
@@ -100,7 +101,7 @@ def groups(
     executions = probe(at, sorted(asked))
     of_probe = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
-    result: list[tuple[list[Group], dict[int, np.ndarray]]] = []
+    result: list[tuple[list[Group], dict[int, tuple[np.ndarray, np.ndarray]]]] = []
     names: dict[int, bytes] = {}  # of places, by their identity
     for members, of_list in zip(families, warps, strict=True):
         alike: dict[tuple[int, int], list[int]] = {}  # by instruction and warp
@@ -114,13 +115,15 @@ def groups(
                 of_warps[number].append((warp, place))
         places = [_common([place for _, place in own]) for own in of_warps]
         lost: set[int] = set()  # instructions
-        others: dict[int, np.ndarray] = {}
+        others: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for number, pairs in groupby(members.insts.tolist(), key=itemgetter(0)):
             if places[number] is None:
                 steps = {step for _, step in pairs}
                 if not steps <= lost and of_warps[number]:
                     warp, _ = of_warps[number][-1 if of_warps[number][-1][1] is None else 0]
-                    sectors = of_probe(members.streams[number].step, warp).sectors()
+                    step = members.streams[number].step
+                    own = [of_machine(step, every).sectors() for every in range(machine.shape[1] // WARP)]
+                    sectors = of_probe(step, warp).sectors(), np.concatenate(own, axis=1)
                     others[int(members.array[number])] = sectors
                 lost |= steps
         kept = members.within({*members.insts[:, 1].tolist()} - lost)
@@ -197,7 +200,7 @@ class _Executions:
         return [int(self.starts[id(stream)][block]) for stream in streams]
 
     def sectors(self) -> np.ndarray:
-        """Return the sectors of other blocks in some executions: [blocks, lanes], -1 for none."""
+        """Return the sectors of blocks but the first in some executions: [blocks, lanes], -1 for none."""
         last = max(int(ends[-1]) - 1 for ends in self.kinds) if self.streams else 0
         base, mask = self._addresses(self._streams(np.unique(np.linspace(0, last, _SAMPLED, dtype=int))))
         others, moved = self.row[1:], self.moved[1:, None]

@@ -11,6 +11,7 @@ Waldspurger et al., SHARDS, FAST 2015.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,6 +28,15 @@ _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
 _ENOUGH = 100  # sectors from which their share counts as a probability
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """How often blocks share sectors that cannot be followed, over how often if these were anywhere."""
+
+    often: np.ndarray  # [touches] with any other block
+    near: float = 0.0  # with nearby ones in addition, summed over these
+    within: float = 1.0  # number of nearby blocks
+
+
 class Reuse:
     """The touches of sectors whose addresses are not linear in the block's number."""
 
@@ -38,8 +48,9 @@ class Reuse:
         relative: Mapping[int, float],
         blocks: int | None = None,
         phases: np.ndarray | None = None,
+        ends: np.ndarray | None = None,
     ) -> None:
-        """`blocks` are those of the grid; `phases` renumber the phases of the accesses."""
+        """`blocks` are those of the grid, `ends` the moves to its ends; `phases` renumber phases."""
         self.window, self.blocks = loads, blocks or loads.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1
@@ -100,13 +111,15 @@ class Reuse:
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
         self.phase, self.array = phases[accesses.phase[access]], array[access]
-        # No more sectors of an array are touched than lie between the lowest and the highest that are seen.
-        spans = np.array([accesses.spanned(number) for number in arrays.tolist()]).reshape(-1, 2).T
+        # No more sectors of an array are touched than lie between the lowest and the highest that are seen,
+        # or that the first and the last block of the grid would touch.
+        spans = np.array([accesses.spanned(number, ends) for number in arrays.tolist()]).reshape(-1, 2).T
         lowest, highest = spans // SECTOR
         near = sector < FAR
         np.minimum.at(lowest, self.array[near], sector[near])
         np.maximum.at(highest, self.array[near], sector[near])
-        self.most = highest - lowest + 1.0
+        more = np.array([max(1.0, relative.get(number, 1.0)) for number in arrays.tolist()])
+        self.most = (highest - lowest + 1.0) * more
 
     def grown(self, blocks: float) -> float:
         """Return the sectors touched while this many blocks run in order; mean over the window."""
@@ -148,8 +161,7 @@ class Followed(NamedTuple):
     """What is known of the accesses of a list that are not linear."""
 
     reuse: Reuse | None = None  # of those that can be followed
-    # How often blocks share sectors of the others, over how often if these were anywhere, by array and touch.
-    shared: Mapping[int, np.ndarray] = MappingProxyType({})
+    shared: Mapping[int, Sharing] = MappingProxyType({})  # of the others, by array
     sectors: Mapping[int, float] = MappingProxyType({})  # of a block, by instruction, if trips are estimated
 
 
@@ -199,13 +211,14 @@ def follow(
         return nothing
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
+    ends = np.array([(0, 0, 0), machine.launch.grid]) - ((0, 0, 0), (1, 1, 1)) - here
     return [
         Followed(
-            Reuse(member, moving, seen, own, blocks, phases) if moving else None,
+            Reuse(member, moving, seen, own, blocks, phases, ends) if moving else None,
             {
-                number: often
+                number: sharing
                 for number, sectors in others.items()
-                if (often := _shared(sectors, *member.spanned(number), member.together)) is not None
+                if (sharing := _shared(*sectors, member, number)) is not None
             },
             member.distinct() if machine.estimated else {},
         )
@@ -213,31 +226,82 @@ def follow(
     ]
 
 
-def _shared(sectors: np.ndarray, low: int, high: int, together: int) -> np.ndarray | None:
-    """Compare how often blocks share sectors with how often they would if anywhere: [touches].
+def _shared(
+    sectors: np.ndarray, of_all_warps: np.ndarray, member: SectorAccesses, array: int
+) -> Sharing | None:
+    """Compare how often blocks share sectors of an array with how often they would if anywhere.
 
-    None if they are too few to tell. A table that is a small part of the array, or a few frequent words, show
-    by what the first half of the blocks and the second both touch.
-    **Shapes:** sectors [blocks, lanes], of some executions.
+    None if they are too few to tell. Rows or bands show by what nearby blocks share more than distant ones; a
+    table that is a small part of the array, or a few frequent words, by what the first half of the blocks
+    and the second both touch: one warp may touch a part of it only, all warps of a few blocks tell.
+    **Shapes:** sectors [blocks, lanes], of some executions; of some blocks, of all warps.
     """
-    places = np.sort(sectors // together, axis=1)  # those of no address stay negative
-    once = (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
-    room = max((high - low) / (SECTOR * together), 1.0)
-    of_block = np.unique(places, axis=0, return_index=True)[1]
-    _, touches = np.unique(places[of_block][once[of_block]], return_counts=True)
-    total = float(touches.sum())
-    pairs = total * total * (1.0 - 1.0 / len(of_block)) / room
-    if pairs < 1.0:
-        return None
-    least = min(1.0, float(touches @ (touches - 1)) / pairs)
+    low, high = member.spanned(array)
+    room = max((high - low) / (SECTOR * member.together), 1.0)
+    places, once = _touches(sectors, member.together)
+    sharing = _nearby(*_distinct(places, once), len(places), room)
+    if sharing is None or sharing.near:
+        return sharing
     steps = np.diff(sectors, axis=1)
     if np.mean(steps == np.median(steps, axis=0)) > 0.5:  # rows: the lanes stand for their part of these only
-        return np.array([least])
+        return sharing
     half = len(places) // 2
     ours, theirs = places[:half][once[:half]], np.sort(places[half:][once[half:]])
     again = np.searchsorted(theirs, ours, side="right") - np.searchsorted(theirs, ours)
     evenly = max(len(theirs) / room, 1e-300)
-    return np.maximum(_expected(again, evenly) / evenly, least)
+    often = _expected(again, evenly) / evenly
+    place, block = _distinct(*_touches(of_all_warps, member.together))
+    pairs, by_chance = _pairs(place, 0 * block, block, room)
+    if by_chance > _ENOUGH:
+        often *= min(1.0, pairs / by_chance / max(often.mean(), 1e-300))
+    return Sharing(np.maximum(often, sharing.often))
+
+
+def _touches(sectors: np.ndarray, together: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of sectors, sorted by block, and which are not the one before: [blocks, lanes]."""
+    places = np.sort(sectors // together, axis=1)  # those of no address stay negative
+    return places, (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
+
+
+def _distinct(places: np.ndarray, once: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return places and blocks of touches, of blocks that do not touch the very same: [touches]."""
+    distinct = np.sort(np.unique(places, axis=0, return_index=True)[1])
+    block, lane = np.nonzero(once[distinct])
+    return places[distinct[block], lane], distinct[block]
+
+
+def _nearby(place: np.ndarray, block: np.ndarray, blocks: int, room: float) -> Sharing | None:
+    """Compare what blocks share with what they would if anywhere, at most that but for nearby ones.
+
+    None if they are too few to tell.
+    **Shapes:** place, block [touches], in the order of blocks.
+    """
+    sizes = [blocks >> level for level in range(blocks.bit_length() - 1)]  # of parts of consecutive blocks
+    shared, by_chance = np.array([_pairs(place, block // size, block, room) for size in sizes]).T
+    if not len(sizes) or by_chance[0] < 1.0:
+        return None
+    rate = shared / by_chance
+    ends = np.minimum(block * 4 // blocks, 3) % 3 == 0  # the first quarter and the last
+    apart = np.subtract(
+        _pairs(place[ends], block[ends] * 0, block[ends], room),
+        _pairs(place[ends], block[ends] * 2 // blocks, block[ends], room),
+    )
+    far = apart[0] / max(apart[1], 1e-300)
+    closest = float(rate[shared >= _ENOUGH].max(initial=0.0))
+    if closest <= 2 * max(far, rate[0]):
+        return Sharing(np.array([min(1.0, rate[0])]))
+    near = (rate[0] - far) * blocks
+    return Sharing(np.array([min(1.0, far)]), near, near / (closest - far))
+
+
+def _pairs(place: np.ndarray, part: np.ndarray, block: np.ndarray, room: float) -> tuple[float, float]:
+    """Count the pairs of touches of a place by blocks of one part: these, and those if anywhere in `room`."""
+    order = np.lexsort((place, part))
+    first = np.flatnonzero(changes(place[order]) | changes(part[order]))
+    touches = np.diff(np.append(first, len(order)))
+    of_part = np.unique(part[changes(block)], return_counts=True)[1]  # blocks
+    total = np.unique(part, return_counts=True)[1]
+    return float(touches @ (touches - 1)), float(total**2 @ (1.0 - 1.0 / of_part)) / room
 
 
 def _expected(again: np.ndarray, evenly: float) -> np.ndarray:

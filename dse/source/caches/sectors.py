@@ -93,9 +93,20 @@ class SectorAccesses:
     every: int = 1  # only sectors whose number is a multiple of it
     together: int = 1  # adjacent sectors that a cache fetches at once
 
-    def spanned(self, array: int) -> tuple[int, int]:
-        """Return the lowest and the highest address of an array, of all executed blocks."""
-        ends = (self.families.span + self.families.reach)[self.families.array == array]
+    def spanned(self, array: int, moves: np.ndarray | None = None) -> tuple[int, int]:
+        """Return the lowest and the highest address of an array, of all executed blocks.
+
+        With `moves` [n, 3] also of the block moved so, where its strides are known.
+        """
+        families, members = self.families, self.families.array == array
+        ends = (families.span + families.reach)[members]
+        if moves is not None and (members := members & families.linear).any():
+            first, last = families.first_run[members], (families.first_run + families.runs - 1)[members]
+            own = np.stack([families.start[first], families.end[last]], axis=1) + families.reach[members]
+            moved = families.step[members, None] * moves  # [families, moves, dimensions]
+            ends = np.concatenate(
+                [ends, own + np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1).sum(axis=2)]
+            )
         return int(ends[:, 0].min()), int(ends[:, 1].max())
 
     @property

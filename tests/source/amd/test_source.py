@@ -14,7 +14,7 @@ from dse.errors import DseError, InputWarning
 from dse.hardware import gpus, occupancy
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
-from dse.source.amd.compile.source import Built
+from dse.source.amd.compile.source import Built, compile_source, read_source
 from dse.source.amd.source import AMD, architecture, listing_of, source_of
 from dse.source.cache import Cache
 from dse.source.kernel import SourceKernel, warn_of_counts
@@ -482,7 +482,22 @@ def test_mangled_names_are_found():
     assert names("_Z5scaleILi4EEvPf", "scale<4>")
     assert names("_ZN3own5scaleEPf", "own::scale")
     assert not names("_Z5scalePf", "cale")
-    assert plainly("_Z5scalePf7Complex: x; _Z1fPf: y") == "scale: x; f: y"
+    assert plainly("_Z5scalePf7Complex: x; _ZN2ns1fIfEEvPT_, _ZL1gPf: y") == "scale: x; f, g: y"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mangled"), [("f<float,4>", "_Z1fIfLi4EEvPT_"), ("f<half, 4>", "_Z1fIDF16_Li4E")]
+)
+def test_a_specialised_template_is_told_by_its_arguments(tmp_path: Path, kernel: str, mangled: str) -> None:
+    path = tmp_path / "f.cu"
+    path.write_text("""
+        template <class T, int N> __global__ void f(T* x) { *x += N; }
+        template <> __global__ void f<half, 4>(half* x) { *x *= half(5); }
+        template __global__ void f<float, 8>(float*);
+    """)
+    made = compile_source(read_source(path, kernel), 0x90A, ())
+    assert isinstance(made, Built), made
+    assert listing_of(made, kernel).name.startswith(mangled)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ STEP = TILE * TILE * 2  # bytes of a tile of A or B
 SMS, RESIDENT = 16, 2
 WAVE = SMS * RESIDENT
 ONCE = SIZE * SIZE * 2 / 32  # sectors of A, and of B
+ANY = np.random.default_rng(1).integers(0, 2**12, 2**18).astype(np.int32)
 
 
 @cache
@@ -189,6 +190,12 @@ def test_warps_that_load_are_found():
         ("tables", (2048, 1), (2**13,), 2 * 2**10 + 2**15, 2**15),
         ("planes_of_filters", (8192, 1), (4096,), 32768, 131072),
         ("pages", (64, 1), (np.arange(2**14, dtype=np.int32) * 7919 % 2**14, 64), 2**16 + 2**11, 1024),
+        *(
+            ("grid_stride", (blocks, 1), (128 * trips,), 16 * trips, 16 * trips)
+            for blocks, trips in ((4096, 7850), (8192, 9000))
+        ),
+        # far more blocks than are looked at, of images that the L2 does not hold
+        ("groups", (128, 16, 16), (ANY, 2**12), 256 * 2**9 + 2**18 // 8, 128 * 256 * 16),
         ("history", (8, 1024), (None, 1024), 2**20 + 8 * 3 * 16, 2**20),
         ("either", (64, 3), (64, None), 2 * 64 * 16, 64 * 3 * 16),
         # queries and keys of a causal attention, once
@@ -198,7 +205,7 @@ def test_warps_that_load_are_found():
     ],
 )
 def test_what_a_grid_moves_at_least(kernel, grid, arguments, loaded: int, stored: int):
-    launch = LaunchArguments((*grid, 1), (128, 1, 1), (None, None, *arguments))
+    launch = LaunchArguments((*grid, 1)[:3], (128, 1, 1), (None, None, *arguments))
     moved = traffic(*run_sample(bound(kernel), launch), 2**14)
     assert moved.loads_past_l2 == pytest.approx(loaded, rel=0.02)
     assert moved.stores_past_l2 == pytest.approx(stored, rel=0.01 if kernel == "image" else 0.02)
@@ -207,6 +214,12 @@ def test_what_a_grid_moves_at_least(kernel, grid, arguments, loaded: int, stored
 def test_heads_of_one_wave_share_their_keys():
     machine, sample = ran("heads", (4, 6), None, None, 2**14)  # L2 holds less than half of them
     assert traffic(machine, sample, 100).loads_past_l2 == pytest.approx(4 * 2**14 / 8)
+
+
+def test_what_blocks_share_fills_the_l2_once():
+    """Each of 8 waves reads 2^11 words, which the L2 keeps beside a part of what it stores."""
+    moved = traffic(*ran("twice", (8 * WAVE,), None, None, 2**11), 64)
+    assert moved.loads_past_l2 == pytest.approx(8 * 2**11 / 8, rel=0.05)
 
 
 def test_a_probe_that_fails_leaves_all_as_it_was():

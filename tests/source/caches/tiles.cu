@@ -231,6 +231,28 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// Some blocks do a trip more than others.
+KERNEL grid_stride(const int* x, int* y, int n)
+{
+    for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128) y[i] = x[i];
+}
+
+// All read the same twice, and store much more.
+KERNEL twice(const int* x, int* y, int n)
+{
+    int sum = 0;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < 2 * n; i += 128) sum += x[i % n];
+    for (int k = 0; k < 8; ++k) y[(8 * blockIdx.x + k) * 128 + threadIdx.x] = sum;
+}
+
+// Places in each of several rows that are the same for all rows of an image.
+KERNEL groups(const int* x, int* y, const int* place, int size)
+{
+    const int i = blockIdx.x * 128 + threadIdx.x, row = blockIdx.z * gridDim.y + blockIdx.y;
+    y[row * gridDim.x * 128 + i] = x[row * size + place[blockIdx.z * gridDim.x * 128 + i]];
+}
+
 // Rows and the three before them, for which the first block of a sequence has others, and its last ones.
 KERNEL history(const int* x, int* y, const int* initial, int chunks)
 {

@@ -9,9 +9,12 @@ from dse.core.space.expression import Expression
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.kernels.description import ArrayArgument, Members
+from dse.source.cache import Cache
 from dse.source.launches import Array, Descriptor, configurations
 from dse.source.nvidia.arguments import arguments_of
+from dse.source.profiles import KernelProfile
 from dse.source.readers import Given, load
+from dse.source.toolchain import toolchain
 
 CODE = 'extern "C" __global__ void k(const float* x, int n, double a, int* at) {}'
 LAUNCH = Given(block=(32, 4), grid=(100,))
@@ -178,6 +181,41 @@ def test_members_of_a_structure_are_arguments_of_their_own(tmp_path):
     ):
         with pytest.raises(DseError, match=expected):
             load(path, Given(block=(32,), grid=(4,), arguments=wrong))
+
+
+EXTENSION = """
+#include <torch/extension.h>
+using at::Half;
+#define HALVES torch::PackedTensorAccessor32<Half, 2, torch::RestrictPtrTraits>
+typedef at::PackedTensorAccessor64<float, 2> Rows;
+template <typename T> __global__ void scale(const HALVES x, at::opmath_type<T> by, Rows y) {
+  CUDA_KERNEL_LOOP(i, x.size(1)) y[blockIdx.y][i] = by * static_cast<float>(x[blockIdx.y][i]);
+}
+void launch(torch::Tensor x, torch::Tensor y) {
+  scale<Half><<<1, 64>>>(x.packed_accessor32<Half, 2>(), 2, y.packed_accessor64<float, 2>());
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["a100-pcie-40gb", "mi210"])
+def test_tensors_of_an_extension_of_pytorch_have_sizes_and_strides(tmp_path: Path, name: str) -> None:
+    path, gpu = tmp_path / "k.cu", gpus.load(name).gpu
+    path.write_text(EXTENSION)
+    stated = Given("scale<Half>", (64,), (1, 8), ("x=?,8,640,640,1", "by=2", "y=?,8,640,1280,2"))
+    kernel, tools = load(path, stated), toolchain(gpu)
+    source = tools.source_of(kernel)
+    [read] = tools.characterise_all(
+        source,
+        tools.architecture(gpu, source),
+        configurations(kernel, {}, {}, gpu),
+        gpu,
+        Cache(tmp_path / "kernels.sqlite"),
+        1,
+    )
+    assert isinstance(read, KernelProfile), read
+    sizes = [read.counts.total(f"global {way}", "bytes") for way in ("load", "store")]
+    sectors = read.counts.total("global store", "sectors")
+    assert (*sizes, sectors) == (640 * 2, 640 * 4, 640 * 8 / 32)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@
 #define __managed__ __attribute__((managed))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
+#define __noinline__ // called functions are not executed
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define HIP_DYNAMIC_SHARED(type, name) extern __shared__ type name[];

@@ -8,10 +8,11 @@ from typing import Any
 
 from dse.errors import DseError
 from dse.source.amd.compile import options
-from dse.source.amd.compile.clang import clang, knows, run
+from dse.source.amd.compile.clang import Ran, clang, knows, run
 from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Launched, Settings
 from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.host_code import closed, masked
 from dse.source.nvidia.compile.includes import macro, plainly_named
 from dse.source.nvidia.compile.kernel_names import declared_in, no_kernel
 from dse.source.nvidia.compile.options import split
@@ -24,6 +25,8 @@ _IN_PRELUDE = re.compile(  # headers of which device code needs nothing else
     r"|((device_atomic|device|math|vector)_functions|device_launch_parameters|driver_types|host_defines)\.h"
     r"|(math_constants|vector_types|hip/(device_functions|math_functions|hip_\w+))\.h"
 )
+# Functions that are called are not executed: they are inlined then.
+_INLINED = ("-mllvm", "-amdgpu-early-inline-all=true", "-mllvm", "-amdgpu-function-calls=false")
 CUDA_SHUFFLES = 32  # default width of a CUDA file's shuffles, threads
 
 
@@ -100,15 +103,22 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n' if "<" in source.kernel else ""
     )
     folders = [HERE, *source.folders]
+
+    def compiled(text: str, headers: Mapping[str, str]) -> Ran:
+        ran = run(arguments, text + instance, folders, headers)
+        return run([*arguments, *_INLINED], text + instance, folders, headers) if _CALL in ran.code else ran
+
     empty = {name: "" for name in plainly_named(*source.texts) if _IN_PRELUDE.fullmatch(name)}
     headers = _inside(dict(source.stand_ins)) | empty
-    ran = run(arguments, source.text + instance, folders, headers)
+    ran = compiled(source.text, headers)
     if not (ran.stopped or ran.code):  # retry without code for the host
         text, own = nvrtc.of_device(source)
-        text = f"#pragma clang force_cuda_host_device begin\n#line 1\n{text}"
         others = {name: nvrtc.forward(first) for name, first in source.other_names}
         every = dict(source.headers) | others | own  # also unchanged ones: they find the others beside them
-        ran = run(arguments, text + instance, folders, headers | _inside(every))
+        ran = compiled(f"{_FORCED_LINES}{text}", headers | _inside(every))
+        if "attributes are not compatible" in ran.log:  # a kernel is declared twice, or specialised
+            every = {name: _marked(content) for name, content in every.items()}
+            ran = compiled(f"{_FORCED_LINES}{_marked(text)}", headers | _inside(every))
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
@@ -116,6 +126,18 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if ".amdhsa_kernel" not in ran.code:
         raise no_kernel(source.path, source.kernel, declared_in(*source.texts) if source.kernel else [])
     return Built(without_debug(ran.code), clang().version)
+
+
+def _marked(text: str) -> str:
+    """Except kernels from what is compiled for host and device: clang would allow no second declaration."""
+    code, pieces, begun = masked(text), [], 0
+    for kernel in re.finditer(r"\b__global__\b", code):
+        end = min(closed(code, kernel.end(), len(code), ";{") + 1, len(code))
+        if kernel.start() >= begun:
+            pieces += [text[begun : kernel.start()], _FORCED.format("end"), text[kernel.start() : end]]
+            pieces.append(_FORCED.format("begin"))
+            begun = end
+    return "".join([*pieces, text[begun:]])
 
 
 def _inside(headers: Mapping[str, str]) -> dict[str, str]:
@@ -154,6 +176,9 @@ def _failure(name: str, log: str) -> Failure:
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 
+_FORCED_LINES = "#pragma clang force_cuda_host_device begin\n#line 1\n"
+_FORCED = ' _Pragma("clang force_cuda_host_device {}") '
+_CALL = "\ts_swappc_b64"
 _TOO_MUCH_SHARED = re.compile(r"local memory \((\d+)\) exceeds limit \((\d+)\)(?: in function '(\w+)')?")
 _NO_FILE = re.compile(r"^(.*?:\d+):\d+: fatal error: '([^']+)' file not found")
 _UNKNOWN_OPTION = re.compile(r"(?:unknown argument|unsupported option|unknown.*option)[: ]+'([^']+)'")

@@ -37,8 +37,8 @@ def execute(
 
     Trips of loops that would be estimated are run if they must be `exact` and are few.
 
-    **Raises:** DseError for an argument that does not fit, if code runs on after `step_limit` stretches, or if
-    many trips would have to be run.
+    **Raises:** DseError for an argument that does not fit, if code runs on after `step_limit` stretches, or
+    if many trips would have to be run.
     """
     missing: NeedsData | None = None
     for assume_zeros in (False, True):

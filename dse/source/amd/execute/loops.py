@@ -35,7 +35,7 @@ _MOST_TRIES = 5
 _MOST_ROUNDS = 4  # of a loop that count as one trip: the buffers of software pipelines
 _LONGEST = 20_000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
-_FEW = 128  # trips that are run one by one where none may be estimated: of many blocks these take seconds and gigabytes
+_FEW = 128  # trips that are run where none may be estimated; more take seconds and gigabytes
 _WORTH = 300  # instructions that must be saved
 
 

@@ -116,13 +116,15 @@ def _declared(declaration: str) -> Declared | None:
 
 def _completed(parameter: Declared, texts: Sequence[str], depth: int = 8) -> Declared:
     """Return a parameter with the type that an alias stands for, or with the members of a structure."""
+    if tensor := _ACCESSOR.search(parameter.kind):
+        return replace(parameter, members=(*_of_tensor(*tensor.groups()),))
     for text, word in product(texts, parameter.kind.split() if depth and not parameter.pointer else ()):
-        alias = rf"\busing\s+{word}\s*=([^;]+);|\btypedef\s([^;{{}}]+)\b{word}\s*;"
+        alias = rf"\busing\s+{word}\s*=([^;]+);|\btypedef\s([^;{{}}]+)\b{word}\s*;|#\s*define\s+{word}\b(.+)"
         bases = r"(?:final\s*)?(?::\s*(?:public\s)?([\w\s]+))?"
         plain_c = rf"\btypedef\s+struct\s*\w*\s*{{(?=[^{{}}]*}}\s*{word}\s*;)"
         body = rf"\bstruct\s+{word}\s*{bases}{{|{plain_c}"
         if match := re.search(alias, text):
-            of = _declared(f"{match[1] or match[2]} {parameter.name}")
+            of = _declared(f"{match[1] or match[2] or match[3]} {parameter.name}")
             return parameter if of is None else _completed(of, texts, depth - 1)
         if match := re.search(body, text):
             declared = [Declared("", False, kind=match[1])] if match[1] else []
@@ -131,6 +133,13 @@ def _completed(parameter: Declared, texts: Sequence[str], depth: int = 8) -> Dec
             known = all(parts_of(member)[1] for member in members)
             return replace(parameter, members=tuple(members) if known else ())
     return parameter
+
+
+def _of_tensor(bits: str | None, kind: str, dimensions: str) -> Iterator[Declared]:
+    """Yield the members of PyTorch's accessors of tensors."""
+    yield from filter(None, [_declared(f"{kind} *data_")])
+    for name, dimension in product(("sizes_", "strides_"), range(int(dimensions))):
+        yield Declared(f"{name}[{dimension}]", False, whole=True, kind="int" if bits == "32" else "long")
 
 
 def _in_body(text: str) -> Iterator[Declared]:
@@ -175,6 +184,7 @@ def zeros_of(source: Any) -> tuple[tuple[str, str], ...]:
 
 
 _NO_VARIABLE = re.compile(r"\s*(using|typedef|static|struct\s+\w+\s*$|enum|friend|template)\b")
+_ACCESSOR = re.compile(r"\bPackedTensorAccessor(32|64)? (.+?) (\d+)\b")
 _FLOATING = re.compile(r"(float|double)[1-4]?")
 _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
 _VARIABLE = re.compile(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_STD = Path(__file__).with_name("std.h")
+_STD, _TORCH = (Path(__file__).with_name(f"{name}.h") for name in ("std", "torch"))
 _INTEGERS = {
     f"{prefix}int{bits}_t": f"{sign}{name}"
     for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
@@ -71,10 +71,10 @@ _VALUES = {  # macros of limits.h, float.h, stdint.h and math.h
         )
     },
 }
-_MATH = re.compile(  # functions of cmath, which the namespace std has too
+_MATH = re.compile(  # functions of cmath and cstring, which the namespace std has too
     r"(a?(sin|cos|tan)h?|atan2|(exp|log)2?|exp2|expm1|log1[0p]|logb|pow|sqrt|cbrt|hypot|fabs|fmod|fm(a|in|ax)|fdim"
     r"|erfc?|[lt]gamma|(l?l?r|near)int|l?l?round|rint|floor|ceil|trunc|remainder|modf|frexp|ldexp|ilogb"
-    r"|copysign)f?|abs|is(nan|inf|finite)|signbit"
+    r"|copysign)f?|abs|is(nan|inf|finite)|signbit|mem(cpy|set)"
 )
 _OF_C = (
     *("assert", "ctype", "errno", "float", "inttypes", "limits", "locale", "math", "setjmp", "signal"),
@@ -93,8 +93,9 @@ _LIBRARIES = re.compile(  # headers for the host: of the system, CUDA and PyTorc
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
     r"|cuda_profiler_api|cublas\w*|cudnn\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|nvToolsExt)\.h"
     r"|(hip|roc)(blas|sparse|solver|fft|dnn|rand)\w*(/.*)?\.h"
-    r"|(sys|thrust|torch|ATen|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
+    r"|(sys|thrust|pybind11|boost|gtest|benchmark|nvtx3)/.*"
 )
+_OF_PYTORCH = re.compile(r"(torch|ATen|THC|c10)/.*")
 _OF_CUDA = re.compile(
     r"(cooperative_groups|mma|math_constants|vector_types|cuComplex|curand_\w+|cuda_(?!runtime|profiler)\w+)\.h"
     r"|(cooperative_groups|cub|cuda|hip|hipcub|rocprim)/.*"
@@ -112,8 +113,8 @@ _SCOPES = (
 
 
 def for_host(header: str) -> bool:
-    """Return whether a header that may be installed launches kernels, which NVRTC cannot compile."""
-    return header.startswith(("thrust/", "cub/device/")) or header == "cub/cub.cuh"
+    """Return whether a header that may be installed is for the host, which NVRTC cannot compile."""
+    return header.startswith(("thrust/", "cub/device/", "cub/util_allocator.")) or header == "cub/cub.cuh"
 
 
 def stand_in(header: str) -> str | None:
@@ -125,7 +126,8 @@ def stand_in(header: str) -> str | None:
         f"c{header.removesuffix('.h')}" if header.removesuffix(".h") in _OF_C and "." in header else header
     )
     known = plain in _OF_CPP or plain.removeprefix("c") in _OF_C or _LIBRARIES.fullmatch(header)
-    text = _STATED.get(plain, _SCOPES if of_cuda(header) else "")
+    of_pytorch = "namespace at {} namespace c10 {} namespace torch {}\n" if _OF_PYTORCH.match(header) else ""
+    text = _STATED.get(plain, _SCOPES if of_cuda(header) else of_pytorch)
     if header == "cub/cub.cuh":
         text += "".join(f"#include <cub/{name}.cuh>\n" for name in _IN_KERNELS)
     return f"#pragma once\nnamespace std {{}}\n{text}" if known or text else None
@@ -152,10 +154,17 @@ def implied(*texts: str, known: str = "") -> str:
         for name, kind in _TYPES.items()
         if name in words and not _has((*texts, known), name)
     ]
-    made += [f"namespace std {{ using ::{name}; }}" for name in sorted(named) if _MATH.fullmatch(name)]
+    of_math = (name for name in sorted(named) if _MATH.fullmatch(name))
+    made += [
+        f"namespace std {{ using ::{name}; }}"
+        for name in of_math
+        if not known or re.search(rf"\b{name}\b", known)
+    ]
     std = _STD.read_text(encoding="utf-8")
     if named & set(_IN_STD.findall(std)):
         made.append(std)
+    if any(_OF_PYTORCH.fullmatch(header) for text in texts for header in _INCLUDED.findall(text)):
+        made.append(_TORCH.read_text(encoding="utf-8"))
     return "".join(f"{line}\n" for line in made)
 
 
@@ -193,7 +202,7 @@ def without_host(*texts: str) -> list[str]:
     device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
     unqualified = any("using namespace std" in text for text in texts)
     host = f"{_HOST_ONLY}|{_OF_HOST_STD}" if unqualified else _HOST_ONLY
-    codes = [_MASKED.sub(lambda match: _blank(match[0]), text) for text in texts]
+    codes = [*map(masked, texts)]
     directives = [line for text in texts for line in _DIRECTIVE.findall(text)]
     names: set[str] = set()  # of types that are left out
     uses: Counter[str] = Counter()
@@ -208,6 +217,11 @@ def without_host(*texts: str) -> list[str]:
         names |= {name for code, own in pairs for start, end in own for name in _names(code[start:end])}
         left = (_without(code, own) for code, own in pairs)
         uses = Counter(word for text in (*left, *directives) for word in _WORD.findall(text))
+
+
+def masked(text: str) -> str:
+    """Blank out comments, strings, characters and the preprocessor's lines."""
+    return _MASKED.sub(lambda match: _blank(match[0]), text)
 
 
 def _names(declaration: str) -> list[str]:
@@ -283,6 +297,7 @@ def _blank(text: str) -> str:
 
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
+_INCLUDED = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)', re.MULTILINE)
 _OF_STD = re.compile(r"\bstd::(\w+)")
 _IN_STD = re.compile(r"(?:struct|using|constexpr bool|T&&?|&&|void) (\w+)\b")
 _OF_DEVICE = ("__device__", "__global__", "__constant__", "__shared__", "constexpr")
@@ -308,7 +323,7 @@ _TYPE = re.compile(
 )
 _HOST_ONLY = (
     r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"
-    r"|\b(?:at|torch|c10)::"
+    r"|\b(?:at|torch|c10)::(?!Half\b|BFloat16\b|(?:acc|opmath)_type\b|\w*TensorAccessor|\w+PtrTraits\b)"
 )
 _OF_HOST_STD = (  # under `using namespace std`
     r"\b(?:vector|deque|list|(?:unordered_)?(?:map|set)|(?:priority_)?queue|stack|function|(?:shared|unique)_ptr)\s*<"

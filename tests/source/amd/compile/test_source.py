@@ -189,6 +189,37 @@ def test_what_the_compiler_says_is_one_line(write, text, expected):
     assert failure == Failure("compile error", f"k.cu:{expected}")
 
 
+def test_kernels_may_be_declared_twice_or_specialised_beside_code_for_the_host(write):
+    text = """
+    #include <vector>
+    #include <cmath>
+    #include <cooperative_groups.h>
+    using namespace std;
+    constexpr float twice(float x) { return x + x; }  // a __global__ name {
+    template <class T> __global__ void f(T* x, int n);
+    template <> __global__ void f<double>(double* x, int n) { x[n] = 1; }
+    struct Next { float operator()(float x) const { return twice(x); } };
+    template <class T> __global__ void f(T* x, int n) {
+        int remainder = n % 7;
+        memset(x, 0, remainder), std::memcpy(x, x + 8, sizeof(T));
+        x[cooperative_groups::this_grid().thread_rank()] = Next()(std::fabs(x[n]));
+    }
+    vector<float> launch(float* x) { f<<<1, 64>>>(x, 1); return vector<float>(1); }
+    """
+    assert "f32" in built(read_source(write(text), "f<float>")).text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stores", [1, 600])
+def test_functions_that_would_be_called_are_inlined(write, stores: int):
+    """As asked for, or because they have many blocks."""
+    body = " ".join(f"if (x[{i}] > {i}) x[{i + 1}] = s *= x[{i}];" for i in range(stores))
+    asked = "__noinline__" if stores == 1 else ""
+    called = f"__device__ {asked} float g(float* x) {{ float s = 1; {body} return s; }}\n"
+    text = called + "__global__ void f(float* x, int n) { x[n] = g(x) + g(x + n); }"
+    assert "s_swappc" not in built(read_source(write(text))).text
+
+
 def test_too_much_lds_is_a_failure_by_name(write):
     text = "__global__ void f(int* x) { __shared__ int s[20000]; s[*x] = *x; __syncthreads(); *x = s[0]; }"
     failure = compile_source(read_source(write(text)), GFX90A, ())

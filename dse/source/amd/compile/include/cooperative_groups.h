@@ -1,4 +1,4 @@
-// Groups of a block and of tiles of a warp. Those of a cluster or of the grid are missing.
+// Groups of a block, of tiles of a warp, and of the grid, which cannot wait. Those of a cluster are missing.
 #pragma once
 
 namespace cooperative_groups {
@@ -13,6 +13,16 @@ struct thread_block {
         return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     }
     DSE_DEVICE void sync() { __syncthreads(); }
+};
+struct grid_group {
+    DSE_DEVICE unsigned long block_rank()
+    {
+        return (blockIdx.z * (unsigned long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    }
+    DSE_DEVICE unsigned long num_blocks() { return (unsigned long)gridDim.x * gridDim.y * gridDim.z; }
+    DSE_DEVICE unsigned long thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
+    DSE_DEVICE unsigned long num_threads() { return num_blocks() * thread_block::size(); }
+    DSE_DEVICE unsigned long size() { return num_threads(); }
 };
 template <unsigned N, class Parent = thread_block> struct thread_block_tile {
     static_assert(N <= DSE_WAVE, "a tile is a part of a wave");
@@ -35,6 +45,7 @@ template <unsigned N, class Parent = thread_block> struct thread_block_tile {
     DSE_DEVICE int all(int predicate) { return ballot(!predicate) == 0; }
 };
 DSE_DEVICE thread_block this_thread_block() { return {}; }
+DSE_DEVICE grid_group this_grid() { return {}; }
 template <unsigned N, class Parent> DSE_DEVICE thread_block_tile<N, Parent> tiled_partition(const Parent&) { return {}; }
 template <class Group> DSE_DEVICE void sync(Group group) { group.sync(); }
 } // namespace cooperative_groups
