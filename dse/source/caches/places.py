@@ -205,7 +205,7 @@ class _Executions:
         base, mask = self._addresses(self._streams(np.unique(np.linspace(0, last, _SAMPLED, dtype=int))))
         others, moved = self.row[1:], self.moved[1:, None]
         places = np.where(mask[:, others], (base[:, others] + moved) // SECTOR, -1)
-        return places.swapaxes(0, 1).reshape(len(others), -1)
+        return places.swapaxes(0, 1).reshape(len(others), len(places) * places.shape[2])
 
     def places(self, before: np.ndarray) -> list[_Place | None]:
         """Return the `distances` of blocks in executions after so many others; None if there are none."""
