@@ -178,7 +178,8 @@ def misses(
     # Blocks of the first wave start together; later ones, when one before them ends.
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = _replaced(caches.l2_bytes, apart)
-    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0].reuse, read)
+    filling = loaded.grown(wave, far=False)
+    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0].reuse, filling)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros((2, len(stored.distance)))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, by_array[0], l1_chance, back, wave, own, gone)

@@ -233,16 +233,21 @@ class Footprint:
         early = touched / np.maximum(self._touched(blocks), 1e-300)
         return (nearest > back) * (early * _mean_new(touched) + (1.0 - early) * np.exp(-touched))
 
-    def _touched(self, blocks: float) -> np.ndarray:
-        """Return how often other ones of so many consecutive blocks touch a sector, by chance: [sectors]."""
-        return self.scattered * blocks + self.near * np.minimum(blocks / self.within, 1.0)
+    def _touched(self, blocks: float, far: bool = True) -> np.ndarray:
+        """Return how often other ones of so many consecutive blocks, or nearby ones only, touch a sector, by
+        chance: [sectors].
+        """
+        return far * self.scattered * blocks + self.near * np.minimum(blocks / self.within, 1.0)
 
-    def grown(self, blocks: float) -> float:
-        """Return the number of distinct sectors that this many consecutive blocks touch."""
+    def grown(self, blocks: float, far: bool = True) -> float:
+        """Return the number of distinct sectors that this many consecutive blocks touch.
+
+        Without `far`, what blocks share by chance at any time counts for each.
+        """
         if not self.evenly.any():  # all are followed
             return 0.0 if self.reuse is None else self.reuse.grown(blocks)
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
-        apiece = (before + after) / 2 * _mean_new(self._touched(blocks))
+        apiece = (before + after) / 2 * _mean_new(self._touched(blocks, far))
         if self.parted.any():
             apart = blocks / self._sharing(self.distance < blocks)
             apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)
