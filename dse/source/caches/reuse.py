@@ -19,12 +19,14 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
+from dse.source.caches.distances import SPREAD
 from dse.source.caches.places import Group, Probe, Window, groups, window
 from dse.source.caches.sectors import FAR, Families, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.memory import changes
 
 _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
+_TOUCHES, _PLACES = 2**17, 2**10  # looked at to see what blocks share
 _ENOUGH = 100  # sectors from which their share counts as a probability
 
 
@@ -238,7 +240,9 @@ def _shared(
     """
     low, high = member.spanned(array)
     room = max((high - low) / (SECTOR * member.together), 1.0)
-    places, once = _touches(sectors, member.together)
+    thin = max(1, min(sectors.size // _TOUCHES, int(room) // _PLACES))  # keep one place of so many
+    room /= thin
+    places, once = _touches(sectors, member.together, thin)
     sharing = _nearby(*_distinct(places, once), len(places), room)
     if sharing is None or sharing.near:
         return sharing
@@ -250,17 +254,23 @@ def _shared(
     again = np.searchsorted(theirs, ours, side="right") - np.searchsorted(theirs, ours)
     evenly = max(len(theirs) / room, 1e-300)
     often = _expected(again, evenly) / evenly
-    place, block = _distinct(*_touches(of_all_warps, member.together))
+    place, block = _distinct(*_touches(of_all_warps, member.together, thin))
     pairs, by_chance = _pairs(place, 0 * block, block, room)
     if by_chance > _ENOUGH:
         often *= min(1.0, pairs / by_chance / max(often.mean(), 1e-300))
     return Sharing(np.maximum(often, sharing.often))
 
 
-def _touches(sectors: np.ndarray, together: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of sectors, sorted by block, and which are not the one before: [blocks, lanes]."""
+def _touches(sectors: np.ndarray, together: int, thin: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of sectors, sorted by block, and the touches to count: [blocks, lanes] both.
+
+    These are not of the place before, and of one in `thin` places.
+    """
     places = np.sort(sectors // together, axis=1)  # those of no address stay negative
-    return places, (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
+    once = (places >= 0) & (np.diff(places, axis=1, prepend=-1) != 0)
+    if thin > 1:
+        once &= (places.astype(np.uint64) * SPREAD >> np.uint64(32)) % np.uint64(thin) == 0
+    return places, once
 
 
 def _distinct(places: np.ndarray, once: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -296,11 +306,9 @@ def _nearby(place: np.ndarray, block: np.ndarray, blocks: int, room: float) -> S
 
 def _pairs(place: np.ndarray, part: np.ndarray, block: np.ndarray, room: float) -> tuple[float, float]:
     """Count the pairs of touches of a place by blocks of one part: these, and those if anywhere in `room`."""
-    order = np.lexsort((place, part))
-    first = np.flatnonzero(changes(place[order]) | changes(part[order]))
-    touches = np.diff(np.append(first, len(order)))
-    of_part = np.unique(part[changes(block)], return_counts=True)[1]  # blocks
-    total = np.unique(part, return_counts=True)[1]
+    touches = np.unique(part * (int(place.max(initial=0)) + 1) + place, return_counts=True)[1]
+    of_part = np.maximum(np.bincount(part[changes(block)]), 1)  # blocks
+    total = np.bincount(part)
     return float(touches @ (touches - 1)), float(total**2 @ (1.0 - 1.0 / of_part)) / room
 
 
