@@ -205,7 +205,8 @@ def test_warps_that_load_are_found():
     ],
 )
 def test_what_a_grid_moves_at_least(kernel, grid, arguments, loaded: int, stored: int):
-    launch = LaunchArguments((*grid, 1)[:3], (128, 1, 1), (None, None, *arguments))
+    x, y, z = (*grid, 1, 1)[:3]
+    launch = LaunchArguments((x, y, z), (128, 1, 1), (None, None, *arguments))
     moved = traffic(*run_sample(bound(kernel), launch), 2**14)
     assert moved.loads_past_l2 == pytest.approx(loaded, rel=0.02)
     assert moved.stores_past_l2 == pytest.approx(stored, rel=0.01 if kernel == "image" else 0.02)
