@@ -47,7 +47,10 @@ _ANSWERS = ContextVar("answers", default=Platform().answers)
 _LIMITS = {"torch.finfo": (ml_dtypes.finfo, float), "torch.iinfo": (ml_dtypes.iinfo, int)}
 _TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 _TYPES |= {"short": "int16", "int": "int32", "long": "int64"}
-_HELPERS = ("torch._inductor.runtime.triton_helpers", "torch._inductor.triton_helpers")
+_HELPERS = tuple(
+    f"torch._inductor.{name}"
+    for name in ("runtime.triton_helpers", "runtime.triton_compat", "triton_helpers")  # the last until 2024
+)
 _OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _VERSIONS = ("Version", "LooseVersion", "parse_version")  # of a text: packages have them from one another
 _DRIVER = RLock()  # Triton has one for all threads

@@ -161,3 +161,17 @@ def select_one(x, mask, dim, keep_dims=False):
     whole = tl.core.get_int_dtype(x.dtype.primitive_bitwidth, signed=False)
     bits = tl.where(mask, x.to(whole, bitcast=True), 0)
     return tl.sum(bits, dim, keep_dims=keep_dims).to(whole).to(x.dtype, bitcast=True)
+
+
+@triton.jit
+def x_grid_barrier(semaphore):
+    """Wait for all blocks along x: the first one's share turns the highest bit once the others have come."""
+    tl.debug_barrier()
+    highest = tl.full([], 0x80000000, tl.uint32)
+    others = (tl.num_programs(0) - 1).to(tl.uint32)
+    share = tl.where(tl.program_id(0) == 0, highest - others, 1)
+    before = tl.atomic_add(semaphore, share, sem="release")
+    now = before
+    while ((now ^ before) & highest) == 0:
+        now = tl.atomic_add(semaphore, 0, sem="acquire")
+    tl.debug_barrier()
