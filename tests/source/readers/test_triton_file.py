@@ -305,9 +305,11 @@ import triton.language as tl
 from torch._inductor import triton_helpers
 from torch._inductor.triton_heuristics import template
 
-@template(num_stages=1, num_warps=2, meta={"signature": {0: "*fp32"}})
+@template(num_stages=1, num_warps=2, meta={"signature": {0: "*fp32", 1: "*fp32", 2: "*u32"}})
 @triton.jit
-def triton_(out):
+def triton_(table, out, semaphores):
+    triton_helpers.x_grid_barrier(semaphores)
+    tl.store(out, tl.load(table))
     tl.store(out + tl.program_id(0) * 64 + tl.arange(0, 64), triton_helpers.maximum(tl.program_id(0), 2))
 ''')
 del async_compile
@@ -320,11 +322,21 @@ def test_kernels_as_inductor_writes_them(gpu, run_dse, monkeypatch, tmp_path):
     (tmp_path / "output_code.py").write_text(INDUCTOR)
     ran = run_dse("rank", tmp_path / "output_code.py", "-g", gpu, "--grid", "1")
     assert "expected one of rows, fill" in ran.err
-    for kernel, more, warps, sectors in (
-        ("rows", ("--grid", "cdiv(xnumel, XBLOCK)", "--constexpr", "XBLOCK=4"), 64 * 4, 256 * 65 * 4 / 32),
-        ("fill", ("--grid", "256"), 256 * 2, 256 * 64 * 4 / 32),
+    fill = ("characterise", f"{tmp_path / 'output_code.py'}:fill", "-g", gpu, "--grid", "256")
+    assert "semaphores: found no contents of the array, which ends or skips work" in run_dse(*fill).err
+    rows = (
+        "characterise",
+        f"{tmp_path / 'output_code.py'}:rows",
+        "-g",
+        gpu,
+        "--grid",
+        "cdiv(xnumel, XBLOCK)",
+    )
+    for command, warps, sectors in (
+        ((*rows, "--constexpr", "XBLOCK=4"), 64 * 4, 256 * 65 * 4 / 32),
+        ((*fill, "--arg", "semaphores=1:uint32:0"), 256 * 2, 256 * 64 * 4 / 32),
     ):
-        ran = run_dse("characterise", f"{tmp_path / 'output_code.py'}:{kernel}", "-g", gpu, *more, "--json")
+        ran = run_dse(*command, "--json")
         assert ran.code == 0, ran.err
         assert "hides" not in ran.err
         counts = {row["name"]: row["source"] for row in json.loads(ran.out) if row["part"] == "global"}
