@@ -17,6 +17,7 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, VCC
 from dse.source.amd.execute.state import NeedsData, Waves
+from dse.source.amd.text import Instruction
 from dse.source.machine.launch import Dimensions, LaunchArguments
 
 STEP_LIMIT = 300_000
@@ -70,6 +71,17 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def asks_others(step: Instruction) -> bool:
+    """Return whether an instruction reads what other blocks store: an atomic, or a load past caches."""
+    accessed = memory_access(step.opcode)
+    past = {"glc", "sc1", "scope"} & {*step.modifiers}
+    return (
+        accessed is not None
+        and accessed.space in ("vmem", "flat")
+        and (accessed.kind == "atomic" or bool(past))
+    )
+
+
 class Scheduler:
     """Executes stretches of code, one after another, until all waves have ended."""
 
@@ -80,9 +92,7 @@ class Scheduler:
         self.ready: dict[int, Waves] = {}
         self.held: dict[int, Waves] = {}  # at a barrier, by their next stretch
         self.before: dict[int, tuple[list[Any], int]] = {}  # where a loop's last trip began
-        self.leaving: dict[
-            int, int
-        ] = {}  # branches out of loops that wait for other blocks, and what follows
+        self.leaving: dict[int, int] = {}  # from the branches out of loops that wait for other blocks
         self.loops = WaveLoopSkipper(machine, code, self.still_running) if skip_loops else None
 
     def condition(self, name: str) -> np.ndarray | None:
@@ -150,11 +160,10 @@ class Scheduler:
         return {at for at, _, _ in trace[since:]} if alike else None
 
     def exits(self, path: set[int]) -> dict[int, int]:
-        """Return the branch out of a loop that asks global memory, and what follows, if there is only one."""
+        """Return the branch out of a loop that asks other blocks, and what follows, if there is only one."""
         within = [self.code.stretches[index] for index in path]
-        asked = (memory_access(step.opcode) for stretch in within for step in stretch.steps)
-        asks = any(access is not None and access.space in ("vmem", "flat") for access in asked)
         ends = [(stretch.index, behind) for stretch in within for behind in {*stretch.successors} - path]
+        asks = any(asks_others(step) for stretch in within for step in stretch.steps)
         return dict(ends) if asks and len(ends) == 1 else {}
 
     def enter(self, index: int, waves: Waves) -> None:
