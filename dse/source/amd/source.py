@@ -194,14 +194,17 @@ def check_stated(
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
     steps = ran.record.program.steps
-    loads = [access.base for access in ran.machine.accesses if steps[access.index].writes]
-    loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
+    loads = [(steps[access.index], access.base) for access in ran.machine.accesses]
+    loads = sorted((not step.atomic, int(base.flat[0])) for step, base in loads if step.writes and base.size)
+    loaded = dict.fromkeys((address >> REGION_BITS) - 1 for _, address in loads)  # first by atomics
     leads, guards = (ran.missing.what == what for what in ("address", "guard"))
     does = "says where others are read" if leads else "ends or skips work"
     arrays: dict[int | str, Declared] = {
-        index: parameter
-        for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False))
-        if parameter.pointer and argument is None and index in loaded
+        index: declared[index]
+        for index in loaded
+        if 0 <= index < min(len(declared), len(configuration.arguments))
+        and declared[index].pointer
+        and configuration.arguments[index] is None
     }
     launch = ran.record.launch
     for region, name in enumerate(ran.listing.symbols, len(launch.arguments) + 2):

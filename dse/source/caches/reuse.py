@@ -290,7 +290,7 @@ def _nearby(place: np.ndarray, block: np.ndarray, blocks: int, room: float) -> S
     shared, by_chance = np.array([_pairs(place, block // size, block, room) for size in sizes]).T
     if not len(sizes) or by_chance[0] < 1.0:
         return None
-    rate = shared / by_chance
+    rate = shared / np.maximum(by_chance, 1e-300)  # parts of one block share nothing
     ends = np.minimum(block * 4 // blocks, 3) % 3 == 0  # the first quarter and the last
     apart = np.subtract(
         _pairs(place[ends], block[ends] * 0, block[ends], room),

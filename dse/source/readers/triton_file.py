@@ -57,12 +57,15 @@ def load(path: Path, given: Given) -> Description:
 def _signature(entries: Sequence[str], jitted: Function) -> tuple[dict[str, str], dict[str, Number]]:
     """Place types by name or in order, of all parameters or all except the constants.
 
+    Types in order replace those that a decorator states, types by name some of them.
     Returns types, and numbers that replace types.
     """
     everything = [parameter.name for parameter in jitted.jit.params]
     names = [parameter.name for parameter in jitted.arguments]
     plain = [entry for entry in entries if "=" not in entry]
-    named = (entry.partition("=") for entry in entries if "=" in entry)
+    named = (
+        entry.partition("=") for entry in (*(() if plain else jitted.signature), *entries) if "=" in entry
+    )
     placed = {name.strip(): kind for name, _, kind in named}
     left = [name for name in names if name not in placed]
     order = everything if len(plain) == len(everything) else left

@@ -1,5 +1,6 @@
 """Triton kernels in a Python file: types, arguments, what is tried, and what their decorators say."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,96 @@ def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
         description = load(f"{tmp_path / 'k.py'}:fill", replace(given, signature=signature))
         [actual] = configurations(description, description.space.configurations(), description.sizes(), GPU)
         assert (actual.grid[0], actual.block[0]) == (640 // block, block)
+
+
+INDUCTOR = """
+from torch._inductor.async_compile import AsyncCompile
+
+async_compile = AsyncCompile()
+rows = async_compile.triton('triton_', '''
+import triton
+import triton.language as tl
+from triton.compiler.compiler import AttrsDescriptor
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+from torch._inductor.runtime.hints import DeviceProperties, ReductionHint
+triton_helpers.set_driver_to_gpu()
+
+@triton.jit
+def _triton_helper_fn_add0(a, b):
+    return a + b
+
+@triton_heuristics.persistent_reduction(
+    size_hints={"x": 256, "r0_": 64},
+    reduction_hint=ReductionHint.INNER,
+    triton_meta={"signature": {"x": "*fp32", "out": "*fp32", "xnumel": "constexpr", "XBLOCK": "constexpr"},
+                 "device": DeviceProperties(type="cuda"), "constants": {"xnumel": 256},
+                 "configs": [AttrsDescriptor.from_dict({})]},
+)
+@triton.jit
+def triton_(x, out, xnumel, XBLOCK: tl.constexpr):
+    rows = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    columns = tl.arange(0, 64)[None, :]
+    value = tl.load(x + rows * 64 + columns)
+    value, = tl.associative_scan((value,), 1, _triton_helper_fn_add0)
+    zero = tl.zeros_like(value)
+    mean, m2, weight = triton_helpers.welford_reduce(value, zero, zero, zero, False)
+    mean, m2, weight = triton_helpers.welford(mean, m2, weight, 1)
+    top, total = triton_helpers.online_softmax_combine(value, zero, zero, True)
+    top, total = triton_helpers.online_softmax_reduce(top, total, 1, False)
+    largest, at = triton_helpers.max_with_index(value, tl.broadcast_to(columns, value.shape), 1)
+    least, at_least = triton_helpers.min_with_index(value, tl.broadcast_to(columns, value.shape), 1)
+    chosen = triton_helpers.select_one(value, columns == 3, 1)
+    some = triton_helpers.any(value > 1, 1) & (triton_helpers.prod(value, 1) > 0)
+    whole = triton_helpers.div_floor_integer(at, 3) + triton_helpers.remainder_integer(at_least, 3)
+    whole += triton_helpers.randint64(7, at, at * 0, at * 0 + 9).to(tl.int32)
+    mean = triton_helpers.device_assert_then(mean == mean, "NaN", mean + m2 + weight + top + total)
+    ends = triton_helpers.max2(value, 1) - triton_helpers.min2(value, 1) + largest - least + chosen
+    result = tl.where(some, mean, ends + whole) + triton_helpers.promote_to_tensor(tl_math.exp(ends))
+    tl.store(out + rows, libdevice.rsqrt(result)[:, None])
+''', device_str='cuda')
+fill = async_compile.triton('triton_', '''
+import triton
+import triton.language as tl
+from torch._inductor import triton_helpers
+from torch._inductor.triton_heuristics import template
+
+@template(num_stages=1, num_warps=2, meta={"signature": {0: "*fp32", 1: "*fp32", 2: "*u32"}})
+@triton.jit
+def triton_(table, out, semaphores):
+    triton_helpers.x_grid_barrier(semaphores)
+    tl.store(out, tl.load(table))
+    tl.store(out + tl.program_id(0) * 64 + tl.arange(0, 64), triton_helpers.maximum(tl.program_id(0), 2))
+''')
+del async_compile
+"""
+
+
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi300x"])
+def test_kernels_as_inductor_writes_them(gpu, run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    (tmp_path / "output_code.py").write_text(INDUCTOR)
+    ran = run_dse("rank", tmp_path / "output_code.py", "-g", gpu, "--grid", "1")
+    assert "expected one of rows, fill" in ran.err
+    fill = ("characterise", f"{tmp_path / 'output_code.py'}:fill", "-g", gpu, "--grid", "256")
+    assert "semaphores: found no contents of the array, which ends or skips work" in run_dse(*fill).err
+    rows = (
+        "characterise",
+        f"{tmp_path / 'output_code.py'}:rows",
+        "-g",
+        gpu,
+        "--grid",
+        "cdiv(xnumel, XBLOCK)",
+    )
+    for command, warps, sectors in (
+        ((*rows, "--constexpr", "XBLOCK=4"), 64 * 4, 256 * 65 * 4 / 32),
+        ((*fill, "--arg", "semaphores=1:uint32:0"), 256 * 2, 256 * 64 * 4 / 32),
+    ):
+        ran = run_dse(*command, "--json")
+        assert ran.code == 0, ran.err
+        assert "hides" not in ran.err
+        counts = {row["name"]: row["source"] for row in json.loads(ran.out) if row["part"] == "global"}
+        assert counts["dram"] * warps == pytest.approx(sectors, rel=0.01)
 
 
 @pytest.mark.parametrize(

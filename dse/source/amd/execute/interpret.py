@@ -1,6 +1,7 @@
 """Execute code with waves. Those at the same address execute together, the lowest address first, so that they
 converge as early as possible. At the start of a loop they wait for others inside it, until these wait for
-what others store; at barriers for all of their block.
+what others store; at barriers for all of their block. A loop that waits for other blocks ends as if they had
+come.
 """
 
 import gc
@@ -13,8 +14,10 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute.code import BARRIERS, Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, VCC
 from dse.source.amd.execute.state import NeedsData, Waves
+from dse.source.amd.text import Instruction
 from dse.source.machine.launch import Dimensions, LaunchArguments
 
 STEP_LIMIT = 300_000
@@ -68,6 +71,17 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def asks_others(step: Instruction) -> bool:
+    """Return whether an instruction reads what other blocks store: an atomic, or a load past caches."""
+    accessed = memory_access(step.opcode)
+    past = {"glc", "sc1", "scope"} & {*step.modifiers}
+    return (
+        accessed is not None
+        and accessed.space in ("vmem", "flat")
+        and (accessed.kind == "atomic" or bool(past))
+    )
+
+
 class Scheduler:
     """Executes stretches of code, one after another, until all waves have ended."""
 
@@ -77,7 +91,8 @@ class Scheduler:
         self.code, self.machine, self.step_limit = code, machine, step_limit
         self.ready: dict[int, Waves] = {}
         self.held: dict[int, Waves] = {}  # at a barrier, by their next stretch
-        self.before: dict[int, list[Any]] = {}  # registers where a loop's last trip began, if others waited
+        self.before: dict[int, tuple[list[Any], int]] = {}  # where a loop's last trip began
+        self.leaving: dict[int, int] = {}  # from the branches out of loops that wait for other blocks
         self.loops = WaveLoopSkipper(machine, code, self.still_running) if skip_loops else None
 
     def condition(self, name: str) -> np.ndarray | None:
@@ -104,7 +119,10 @@ class Scheduler:
             if executed > self.step_limit:
                 raise self.still_running(index)
             machine.execute_in(waves)
-            if index <= came_from and self.ready and self.spins(index):
+            path = self.spinning(index) if index <= came_from else None
+            if path is not None and not self.ready and (exits := self.exits(path)):
+                self.leaving |= exits
+            elif path is not None and self.ready:
                 self.enter(index, waves)
                 index = next(iter(self.ready))  # who has waited longest
                 waves = self.ready.pop(index)
@@ -130,14 +148,23 @@ class Scheduler:
             index = min(inside)
         return index
 
-    def spins(self, index: int) -> bool:
-        """Return whether a trip of a loop, which begins again here, changed no register: it waits."""
-        before, now = self.before.get(index), self.machine.r[:CONSTANTS]
-        self.before[index] = now
-        return before is not None and all(
+    def spinning(self, index: int) -> set[int] | None:
+        """Return the stretches of a trip of the loop that begins here if it changed no register: it waits."""
+        trace, now = self.machine.trace, self.machine.r[:CONSTANTS]
+        before, since = self.before.get(index, (None, 0))
+        self.before[index] = now, len(trace)
+        alike = before is not None and all(
             old is new or (old is not None and new is not None and np.array_equal(old, new))
             for old, new in zip(before, now, strict=True)
         )
+        return {at for at, _, _ in trace[since:]} if alike else None
+
+    def exits(self, path: set[int]) -> dict[int, int]:
+        """Return the branch out of a loop that asks other blocks, and what follows, if there is only one."""
+        within = [self.code.stretches[index] for index in path]
+        ends = [(stretch.index, behind) for stretch in within for behind in {*stretch.successors} - path]
+        asks = any(asks_others(step) for stretch in within for step in stretch.steps)
+        return dict(ends) if asks and len(ends) == 1 else {}
 
     def enter(self, index: int, waves: Waves) -> None:
         """Let waves enter a stretch next."""
@@ -151,7 +178,9 @@ class Scheduler:
     def end(self, stretch: Stretch, waves: Waves) -> None:
         """Send waves to their next stretches, from the end of one."""
         machine, end, following = self.machine, stretch.end, stretch.index + 1
-        if not end:
+        if stretch.index in self.leaving:
+            self.enter(self.leaving.pop(stretch.index), waves)
+        elif not end:
             self.enter(following, waves)
         elif end == "s_branch":
             self.enter(stretch.target, waves)

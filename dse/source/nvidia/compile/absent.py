@@ -1,11 +1,18 @@
-"""Placeholders for missing packages and GPUs: conditions on them are false, and are recorded."""
+"""Placeholders for missing packages and GPUs: conditions on them are false, and are recorded.
+
+Of PyTorch, what the kernels of Inductor need is known: the functions that they call, and their decorators.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from threading import RLock
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -40,6 +47,11 @@ _ANSWERS = ContextVar("answers", default=Platform().answers)
 _LIMITS = {"torch.finfo": (ml_dtypes.finfo, float), "torch.iinfo": (ml_dtypes.iinfo, int)}
 _TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 _TYPES |= {"short": "int16", "int": "int32", "long": "int64"}
+_HELPERS = tuple(
+    f"torch._inductor.{name}"
+    for name in ("runtime.triton_helpers", "runtime.triton_compat", "triton_helpers")  # the last until 2024
+)
+_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _VERSIONS = ("Version", "LooseVersion", "parse_version")  # of a text: packages have them from one another
 _DRIVER = RLock()  # Triton has one for all threads
 noted: dict[str, None] = {}  # conditions that were false by absence, in order
@@ -67,6 +79,8 @@ class Absent:
 
     def _part(self, part: str) -> Any:
         name = self._name + part
+        if name in _HELPERS:
+            return _helpers()
         known = _ANSWERS.get()
         return known[name] if name in known else Absent(name, self._reason)
 
@@ -80,12 +94,10 @@ class Absent:
         return self._part(f".{name}")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if (
-            len(arguments) == 1
-            and not named
-            and (hasattr(arguments[0], "__code__") or isinstance(arguments[0], type))
-        ):
+        if len(arguments) == 1 and not named and _decorated(arguments[0]):
             return arguments[0]
+        if ".triton_heuristics." in self._name and not arguments:
+            return Heuristic(named)
         if self._name.rpartition(".")[2] in _VERSIONS and [*map(type, arguments)] == [str]:
             return Version(arguments[0])
         if self._name in _LIMITS and len(arguments) == 1 and isinstance(arguments[0], Absent):
@@ -158,8 +170,53 @@ def _limits(of: str, dtype: str) -> SimpleNamespace | None:
     return SimpleNamespace(bits=int(info.bits), **named)
 
 
+class Heuristic:
+    """A decorator of Inductor's kernels: types and numbers of parameters, and configurations, if stated."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        meta = named.get("triton_meta", named.get("meta"))  # its name until 2023
+        numbers = {name: _number(value) for name, value in meta.get("constants", {}).items()} if meta else {}
+        self.signature = {**meta.get("signature", {}), **numbers} if meta else {}
+        options = {name: named[name] for name in _OPTIONS if name in named}
+        self.configs = [_config(listed) for listed in named.get("configs", [options] if options else [])]
+
+    def __call__(self, kernel: Any) -> Heuristic:
+        self.fn = kernel
+        return self
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _config(listed: Mapping[str, Any]) -> Any:
+    """A configuration of a list, as Triton's."""
+    options = {name: value for name, value in listed.items() if name in _OPTIONS}
+    constants = {name: value for name, value in listed.items() if name not in _OPTIONS}
+    return import_module("triton").Config(constants, **options)
+
+
+def _decorated(value: Any) -> bool:
+    """Whether a value is what decorators take: a function, also a kernel, or a class."""
+    of = (value, getattr(value, "fn", None))
+    return isinstance(value, type) or any(hasattr(function, "__code__") for function in of)
+
+
+@cache
+def _helpers() -> ModuleType:
+    """Return the functions that Inductor's kernels call; Triton reads the file, past hooks of imports."""
+    spec = spec_from_file_location("triton_helpers", Path(__file__).with_name("inductor_helpers.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def stand_in(name: str) -> ModuleType:
     """Return a placeholder for a missing module."""
+    if name in _HELPERS:
+        return _helpers()
     module = ModuleType(name)
     vars(module)["__getattr__"] = Absent(name).__getattr__
     return module

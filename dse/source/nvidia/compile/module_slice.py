@@ -33,6 +33,7 @@ from dse.source.nvidia.compile.statements import (
     levels,
     of_triton,
     plainly_bound,
+    quoted,
     says_jit,
     statements,
 )
@@ -54,23 +55,16 @@ _NOTHING = Absent("nothing")
 class Module:
     """A module whose names are bound on demand."""
 
-    def __init__(self, path: Path, name: str, modules: dict[Path, "Module"]) -> None:
+    def __init__(
+        self, path: Path, name: str, modules: dict[Path, "Module"], tree: ast.Module | None = None
+    ) -> None:
         self.path, self.modules = path, modules
         self.stamp = stamp(path)  # at the time of reading
         self.notes: dict[str, None] = {}  # unknown conditions and names, in order
-        modules[path] = self
-        text = read_text(path) if path.suffix == ".py" else ""
-        try:
-            self.tree = ast.parse(text)
-            deep = levels(self.tree) > MOST_LEVELS
-        except RecursionError:
-            deep = True
-        except (SyntaxError, ValueError) as error:
-            raise DseError(f"{path}: import: {type(error).__name__}: {one_line(str(error))}") from None
-        if deep:
-            raise DseError(
-                f"{path}: import: found code nested too deeply, expected at most {MOST_LEVELS} levels"
-            )
+        if tree is None:
+            modules[path] = self
+        self.tree, inside = (tree, {}) if tree is not None else _parsed(path)
+        self.inside = {kernel: Module(path, name, modules, text) for kernel, text in inside.items()}
         self.leaves = list(leaves(self.tree.body))
         self.of: dict[str, list[Leaf]] = defaultdict(list)
         imported = {name for leaf in self.leaves if leaf.imports for name in leaf.binds}
@@ -88,6 +82,8 @@ class Module:
 
     def get(self, name: str) -> Any:
         """Return the value of a name, or a submodule. **Raises:** AttributeError if there is neither."""
+        if name in self.inside:
+            return self.inside[name].get(name)
         if not name.startswith("__"):
             self.need([name])
         if name in vars(self.space):
@@ -318,6 +314,21 @@ class Module:
             if is_folder(path) if path == place else is_file(path):
                 return Module(path, dotted(path), self.modules).space
         return None
+
+
+def _parsed(path: Path) -> tuple[ast.Module, dict[str, ast.Module]]:
+    """Parse a file, and the kernels that it has as texts. **Raises:** DseError if that is impossible."""
+    text = read_text(path) if path.suffix == ".py" else ""
+    try:
+        tree = ast.parse(text)
+        inside = quoted(tree)
+        if max(map(levels, [tree, *inside.values()])) <= MOST_LEVELS:
+            return tree, inside
+    except RecursionError:
+        pass
+    except (SyntaxError, ValueError) as error:
+        raise DseError(f"{path}: import: {type(error).__name__}: {one_line(str(error))}") from None
+    raise DseError(f"{path}: import: found code nested too deeply, expected at most {MOST_LEVELS} levels")
 
 
 def stamp(path: Path) -> tuple[int, int] | None:

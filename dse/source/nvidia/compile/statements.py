@@ -32,6 +32,26 @@ def leaves(body: Sequence[ast.stmt], above: frozenset[str] = frozenset()) -> Ite
                 yield Leaf(node, frozenset(_bound(node)), above | _looked_up(node), imports)
 
 
+def quoted(tree: ast.Module) -> dict[str, ast.Module]:
+    """Return kernels by name whose text Inductor hands to `async_compile.triton`, with lines of the file."""
+    kernels = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(name)],
+                value=ast.Call(
+                    func=ast.Attribute(attr="triton"), args=[_, ast.Constant(str(text)) as place, *_]
+                ),
+            ):
+                kernels[name] = kernel = ast.parse(text)
+                for statement in kernel.body:
+                    ast.increment_lineno(statement, place.lineno - 1)
+                for statement in kernel.body[-1:]:  # after the functions that it calls
+                    if isinstance(statement, ast.FunctionDef):
+                        statement.name = name  # until 2023 all were named alike
+    return kernels
+
+
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
     """Yield a statement and those inside it, except those of functions and classes."""
     if isinstance(node, ast.stmt):

@@ -29,6 +29,7 @@ class Function:
     configs: tuple[Any, ...] = ()  # of `triton.autotune`
     prune: Callable[..., Sequence[Any]] | None = None  # its early_config_prune
     heuristics: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
+    signature: tuple[str, ...] = ()  # types and numbers as NAME=TYPE, where a decorator states them
     notes: tuple[str, ...] = ()  # parts of its module that could not be evaluated
 
     @property
@@ -63,10 +64,11 @@ def triton() -> ModuleType:
 
 def names_in(path: Path) -> list[str]:
     """List the kernels that a file's text defines: Triton's functions that no other calls, or all of them."""
-    jit = [leaf for leaf in module(path).leaves if says_jit(leaf.node)]
+    read = module(path)
+    jit = [leaf for leaf in read.leaves if says_jit(leaf.node)]
     names = dict.fromkeys(name for leaf in jit for name in sorted(leaf.binds))
     called = {name for leaf in jit for name in calls(leaf.node) - leaf.binds}
-    return [name for name in names if name not in called] or list(names)
+    return [*(name for name in names if name not in called), *read.inside] or list(names)
 
 
 def function(path: Path, name: str = "", platform: Platform = NVIDIA) -> Function:
@@ -105,17 +107,21 @@ def unwrapped(kernel: Any) -> Function:
     if jit is None:
         raise DseError(f"kernel: found {kernel!r}, expected a function with @triton.jit")
     configs: Sequence[Any] = ()
-    prune, heuristics = None, {}
+    prune, heuristics, signature = None, {}, {}
     while kernel is not jit:
         configs = getattr(kernel, "configs", configs)
         prune = getattr(kernel, "early_config_prune", prune)
         heuristics |= getattr(kernel, "values", {})
+        signature |= getattr(kernel, "signature", {})
         kernel = kernel.fn
     listed = configs if isinstance(configs, list | tuple) else [configs]
     for config in listed:
         if not isinstance(getattr(config, "kwargs", None), dict):
             raise DseError(f"triton.autotune: configs: found {config!r}, expected a list of triton.Config")
-    return Function(kernel, tuple(listed), prune, heuristics)
+    names = [parameter.name for parameter in jit.params]
+    kinds = {names[name] if isinstance(name, int) else name: kind for name, kind in signature.items()}
+    stated = tuple(f"{name}={kind}" for name, kind in kinds.items() if kind != "constexpr")
+    return Function(kernel, tuple(listed), prune, heuristics, stated)
 
 
 def remember(kernel: Function) -> None:

@@ -343,3 +343,36 @@ def test_a_wave_that_others_spin_for_goes_on_from_the_start_of_their_loop(writte
     machine = run(written(code, lds=256), [None, None], threads=128)
     turns, spins = 6 + 5, 4 * 6  # few trips of those that wait
     assert turns < len(machine.trace) < 3 * turns + spins
+
+
+@pytest.mark.parametrize("barrier", ["", "s_barrier"])
+def test_a_loop_that_waits_for_other_blocks_ends_as_if_they_had_come(written, barrier):
+    """The first wave asks global memory for all of them, which nobody changes."""
+    code = f"""
+    s_load_dwordx2 s[4:5], s[0:1], 0x0
+    v_and_b32 v0, 0x3ff, v0
+    v_lshrrev_b32 v1, 6, v0
+    v_readfirstlane_b32 s3, v1
+    v_mov_b32 v2, 0
+    s_waitcnt lgkmcnt(0)
+.LBB0_1:
+    s_cmp_lg_u32 s3, 0
+    s_cbranch_scc1 .LBB0_2
+    global_atomic_add v3, v2, v2, s[4:5] sc0
+    s_waitcnt vmcnt(0)
+    ds_write_b32 v2, v3
+.LBB0_2:
+    {barrier}
+    ds_read_b32 v4, v2
+    s_waitcnt lgkmcnt(0)
+    {barrier}
+    v_readfirstlane_b32 s9, v4
+    s_cmp_eq_u32 s9, 0
+    s_cbranch_scc1 .LBB0_1
+    v_mov_b32 v5, 7
+    global_store_dword v2, v5, s[4:5] offset:4
+    s_endpgm
+    """
+    machine = run(written(code, lds=256), [np.zeros(2, U32), None], threads=128)
+    assert result(machine, 0).tolist() == [0, 7]
+    assert len(machine.trace) < 60
