@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from threading import RLock
 from types import ModuleType, SimpleNamespace
@@ -205,11 +205,10 @@ def _decorated(value: Any) -> bool:
 @cache
 def _helpers() -> ModuleType:
     """Return the functions that Inductor's kernels call; Triton reads the file, past hooks of imports."""
-    spec = spec_from_file_location("triton_helpers", Path(__file__).with_name("inductor_helpers.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loader = SourceFileLoader("triton_helpers", str(Path(__file__).with_name("inductor_helpers.py")))
+    module = ModuleType(loader.name)
+    module.__file__ = loader.path
+    loader.exec_module(module)
     return module
 
 
