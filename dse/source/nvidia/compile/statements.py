@@ -43,9 +43,7 @@ def quoted(tree: ast.Module) -> dict[str, ast.Module]:
                     func=ast.Attribute(attr="triton"), args=[_, ast.Constant(str(text)) as place, *_]
                 ),
             ):
-                kernels[name] = kernel = ast.parse(text)
-                for statement in kernel.body:
-                    ast.increment_lineno(statement, place.lineno - 1)
+                kernels[name] = kernel = ast.parse("\n" * (place.lineno - 1) + text)
                 for statement in kernel.body[-1:]:  # after the functions that it calls
                     if isinstance(statement, ast.FunctionDef):
                         statement.name = name  # until 2023 all were named alike
