@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from support.engines import ran_code
 
+from dse.errors import DseError
 from dse.source.amd.execute.code import Code, code_of
+from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.alike import followed
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.liveness import Purpose
@@ -177,3 +179,30 @@ def test_blocks_may_spill_their_number_to_a_lane(written):
         code, replace(LAUNCH, grid=(400, 1, 1)), [(0, 0, 0), (298, 0, 0), (299, 0, 0)], [0]
     )
     assert changes.more.tolist() == [0, 0, 400]  # from 299 on there is one trip
+
+
+SQUARES = """
+    s_load_dwordx4 s[4:7], s[0:1], 0x0
+    v_and_b32 v0, 0x3ff, v0
+    v_lshlrev_b32 v1, 2, v0
+    s_mov_b32 s8, 0
+.LBB0_1:
+    s_mul_i32 s9, s8, s8
+    v_lshl_add_u32 v2, s9, 2, v1
+    global_load_dword v3, v2, s[4:5]
+    s_add_i32 s8, s8, 1
+    s_cmp_lt_i32 s8, {end}
+    s_waitcnt vmcnt(0)
+    s_cbranch_scc1 .LBB0_1
+    global_store_dword v1, v3, s[6:7]
+"""
+
+
+def test_few_trips_are_run_where_none_may_be_estimated(written):
+    few, many = (code_of(written(SQUARES.format(end=end)), Purpose.COUNTS) for end in (100, 300))
+    assert all(same(code).estimated for code in (few, many))
+    machine, _ = execute(few, LAUNCH, BLOCKS, exact=True)
+    full = ran_code(few, LAUNCH, BLOCKS, False).machine
+    assert [len(ran.accesses) for ran in (machine, full)] == [102, 102]  # and the arguments, and the store
+    with pytest.raises(DseError, match="trips of a loop would be estimated"):
+        execute(many, LAUNCH, BLOCKS, exact=True)
