@@ -83,9 +83,10 @@ class Footprint:
             column[first] for column in (accesses.sector, accesses.phase, accesses.times)
         )
         self.arrays, self.array = np.unique(accesses.array[first], return_inverse=True)
-        for inst, sectors in followed.sectors.items():  # skipped trips touch as many, wherever they lie
-            own = accesses.inst[first] == inst
-            self.times[own] *= sectors / max(self.times[own].sum(), 1e-300)
+        if followed.sectors:  # skipped trips touch as many, wherever they lie
+            insts = accesses.inst[first]
+            for inst, sectors in followed.sectors.items():
+                self.times[insts == inst] *= sectors / max(self.times[insts == inst].sum(), 1e-300)
         self.of_run = _of_run(self.sector, accesses.turn[first] * self.phases + self.phase)
         self.cached = np.zeros(len(first), bool)
         self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True

@@ -324,6 +324,9 @@ def test_kernels_as_inductor_writes_them(gpu, run_dse, monkeypatch, tmp_path):
     assert "expected one of rows, fill" in ran.err
     fill = ("characterise", f"{tmp_path / 'output_code.py'}:fill", "-g", gpu, "--grid", "256")
     assert "semaphores: found no contents of the array, which ends or skips work" in run_dse(*fill).err
+    (tmp_path / "edited.py").write_text(INDUCTOR.replace('2: "*u32"', '7: "*u32"'))
+    edited = run_dse("rank", f"{tmp_path / 'edited.py'}:fill", "-g", gpu, "--grid", "1")
+    assert edited.err.endswith("signature: found a type of parameter 7, expected 0 to 2\n")
     rows = (
         "characterise",
         f"{tmp_path / 'output_code.py'}:rows",

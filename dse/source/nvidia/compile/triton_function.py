@@ -119,6 +119,10 @@ def unwrapped(kernel: Any) -> Function:
         if not isinstance(getattr(config, "kwargs", None), dict):
             raise DseError(f"triton.autotune: configs: found {config!r}, expected a list of triton.Config")
     names = [parameter.name for parameter in jit.params]
+    for at in signature:
+        if isinstance(at, int) and not 0 <= at < len(names):
+            problem = f"found a type of parameter {at}, expected 0 to {len(names) - 1}"
+            raise DseError(f"triton_heuristics: signature: {problem}")
     kinds = {names[name] if isinstance(name, int) else name: kind for name, kind in signature.items()}
     stated = tuple(f"{name}={kind}" for name, kind in kinds.items() if kind != "constexpr")
     return Function(kernel, tuple(listed), prune, heuristics, stated)
