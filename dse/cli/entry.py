@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from types import FrameType
 
 MOST_COLUMNS = 10_000  # of a terminal
@@ -83,7 +84,7 @@ def _listen_for_interrupts() -> None:
         while (number := os.read(reader, 1)[0]) not in ending:
             pass
         time.sleep(PATIENCE_SECONDS)
-        _end_now(128 + number)
+        _end_now(_code(number))
 
     with suppress(RuntimeError):  # no further threads possible
         threading.Thread(target=listen, daemon=True).start()
@@ -121,10 +122,21 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _end_by(number: int, frame: FrameType | None) -> None:
     """Unwind, so that no partial files stay, and exit with the signal's code."""
     del frame
+    raise SystemExit(_code(number))
+
+
+def _code(number: int) -> int:
+    """The exit code of a signal that ends the process, and its line if there is one."""
     if number == getattr(signal, "SIGXCPU", None):
-        print("dse: time: found the limit of processor time reached (ulimit -t)", file=sys.stderr)
-        raise SystemExit(2)
-    raise SystemExit(128 + number)
+        _report_time()
+        return 2
+    return 128 + number
+
+
+@cache
+def _report_time() -> None:
+    """Print one line once: the signal comes again with each further second."""
+    print("dse: time: found the limit of processor time reached (ulimit -t)", file=sys.stderr)
 
 
 def _end_or_report(lost: "sys.UnraisableHookArgs") -> None:
