@@ -26,7 +26,7 @@ def cache(folder: str | Path | None = None) -> Path | None:
     configured = os.environ.get(FOLDER) or (jax and jax.config.jax_compilation_cache_dir)
     if configured:
         return Path(configured)
-    directory = _shared() if folder is None else Path(folder).expanduser().absolute()
+    directory = commands_folder() if folder is None else Path(folder).expanduser().absolute()
     try:
         str(directory).encode()
         own_folder(cache_folder() if folder is None else directory)
@@ -44,7 +44,8 @@ def cache(folder: str | Path | None = None) -> Path | None:
     return directory
 
 
-def _shared() -> Path:
+def commands_folder() -> Path:
+    """Return the folder of the commands, one for each set of processor features."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
             # Only the first processor; there may be hundreds.

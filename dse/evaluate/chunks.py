@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
+from dse.core.programs import kept
 from dse.core.progress import Progress, silent
 from dse.hardware import occupancy
 from dse.hardware.gpus import column
@@ -159,7 +160,7 @@ def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches:
     }
 
 
-@eqx.filter_jit
+@kept
 def place_launches(gpus: Gpu, resources: Resources, work: PerClass) -> tuple[Launch, Array, dict[str, Any]]:
     """Return launches, which can run, and the other fields of `Evaluation` but forecasts: [G, L]."""
     launch, limiter = occupancy.launch(gpus, resources, work)
@@ -173,7 +174,7 @@ def place_launches(gpus: Gpu, resources: Resources, work: PerClass) -> tuple[Lau
     return jax.tree.map(lambda x: jnp.broadcast_to(x, limiter.shape), launch), possible, facts
 
 
-@eqx.filter_jit
+@kept
 def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> Forecast:
     """Evaluate one closed form."""
     prediction = predict(model, gpus, kernel, launch)

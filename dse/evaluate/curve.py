@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dse.core.precision import in_64_bits
+from dse.core.programs import kept
 from dse.errors import DseError
 from dse.evaluate.rank import rank
 from dse.hardware import occupancy
@@ -80,6 +80,6 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
     return rows
 
 
-@eqx.filter_jit
+@kept
 def _compiled(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     return model.predict(gpu, kernel, launch)

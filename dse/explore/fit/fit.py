@@ -31,6 +31,7 @@ from scipy.optimize import least_squares, minimize
 from scipy.stats import truncnorm
 
 from dse.core.precision import in_64_bits
+from dse.core.programs import kept
 from dse.errors import DseError
 from dse.explore.fit.launches import Launches, log_seconds
 from dse.explore.fit.posterior import sampled
@@ -268,7 +269,7 @@ def _off(problem: _Problem, theta: Array) -> Array:
     )
 
 
-_off_jitted = eqx.filter_jit(_off)
+_off_jitted = kept(_off)
 
 
 def _robust(problem: _Problem, theta: Array, tau: Array) -> Array:
@@ -283,15 +284,15 @@ def _residuals(problem: _Problem, theta: Array, tau: Array) -> Array:
     return jnp.concatenate([_robust(problem, theta, tau), theta / problem.width])
 
 
-_residuals_jitted = eqx.filter_jit(_residuals)
+_residuals_jitted = kept(_residuals)
 
 
-@eqx.filter_jit
+@kept
 def _slopes(problem: _Problem, theta: Array, tau: Array) -> Array:
     return jax.jacfwd(partial(_residuals, problem))(theta, tau)
 
 
-@eqx.filter_jit
+@kept
 def _loss(problem: _Problem, theta: Array, tau: Array) -> tuple[Array, Array]:
     return jax.value_and_grad(lambda at: 0.5 * jnp.sum(_residuals(problem, at, tau) ** 2))(theta)
 
@@ -321,7 +322,7 @@ def _solved(
     return solution.x, float(solution.fun), int(solution.nfev)
 
 
-@eqx.filter_jit
+@kept
 def _samples(problem: _Problem, theta: Array, tau: Array, slopes: Array, seed: int, walk: int) -> Array:
     """Sample the density of θ: walkers start from Laplace's normal about the mode."""
     least, most = (limit[None, :] for limit in problem.limits)

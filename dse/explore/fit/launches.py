@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dse.core.precision import in_64_bits
+from dse.core.programs import kept
 from dse.core.progress import Progress, silent
 from dse.explore.fit.parameters import moved
 from dse.hardware import occupancy
@@ -63,7 +64,7 @@ def of_kernel(
         return Launches(gpu, counts, launch, jnp.asarray(np.asarray(possible) & ~failed, bool), runs)
 
 
-@eqx.filter_jit
+@kept
 def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
     """Convert each configuration to a launch on the one GPU, [L]."""
     kernel, resources = jax.tree.map(lambda x: x[0], (known.kernel, known.resources))
@@ -80,7 +81,7 @@ def log_seconds(
     return jnp.log(seconds(get(model), gpu, launches.kernel, launches.launch))
 
 
-@eqx.filter_jit
+@kept
 def linearised(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> tuple[Float[Array, " launches"], Float[Array, "launches parameters"]]:

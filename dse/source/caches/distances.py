@@ -6,9 +6,8 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import BLOCKS_ALIKE, FAR
+from dse.source.caches.sectors import BLOCKS_ALIKE, FAR, SPREAD
 
-SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 _ONE = np.uint64(1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.distances import SPREAD
+from dse.source.caches.sectors import SPREAD
 from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.memory import changes
 from dse.source.machine.recorded import ONCE, Recorded, Stream

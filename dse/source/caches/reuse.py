@@ -19,9 +19,8 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.distances import SPREAD
 from dse.source.caches.places import Group, Probe, Window, groups, window
-from dse.source.caches.sectors import FAR, Families, SectorAccesses, accesses, ranges
+from dse.source.caches.sectors import FAR, SPREAD, Families, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.memory import changes
 

@@ -20,6 +20,7 @@ MOST_ACCESSES = 2**18  # followed accesses of a block
 _MOST_LINES = 2**20  # of a block, from which those to follow are sampled
 APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
 
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 FAR = 2**45  # sectors; above the distance of any two arrays
 BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
 
