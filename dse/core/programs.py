@@ -84,8 +84,8 @@ def _program(function: Callable[..., Any], arguments: Any, folder: Path, text: s
 
 
 def _plain(leaf: Any) -> bool:
-    """Whether an argument is an array, or its text says all about it."""
-    if is_dataclass(leaf):
+    """Whether an argument is an array, or its text and the sources say all about it."""
+    if is_dataclass(leaf) and type(leaf).__module__.startswith("dse."):
         return all(_plain(getattr(leaf, field.name)) for field in fields(leaf))
     return eqx.is_array(leaf) or isinstance(leaf, (bool, int, float, str))
 

@@ -13,6 +13,7 @@ from dse.evaluate.chunks import chunks, evaluate, evaluate_counted
 from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, get_all, predictor
+from dse.models.protocol import ClosedForm
 
 FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "mwp-cwp", "gpumech-gto", "kothapalli-max", "gpuperf")
 NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
@@ -73,13 +74,18 @@ def test_chunks_do_not_matter(toy_kernel):
 def test_compiles_once_for_new_values_and_sizes(toy_kernel):
     description = kernels.load(toy_kernel)
     parameters = description.space.configurations(description.sizes())
-    compiled: tuple[Any, ...] = (module.place_launches, module.forecast)
-    sizes = []
-    with jax.log_compiles(False):
-        for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
-            evaluate(description, ("transit",), gpus.stack([gpus.load(name).gpu]), parameters, {"n": n})
-            sizes.append([item._cached._cache_size() for item in compiled])
-    assert sizes[0] == sizes[1] == sizes[2]
+    traced = []
+
+    class Traced(ClosedForm):
+        @property
+        def predict(self) -> Any:
+            traced.append(self.name)
+            return super().predict
+
+    for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
+        gpu = gpus.stack([gpus.load(name).gpu])
+        evaluate(description, (Traced("transit"),), gpu, parameters, {"n": n})
+    assert traced == ["transit"]
 
 
 @pytest.mark.slow

@@ -253,7 +253,7 @@ class _Problem(eqx.Module):
     follow: Array
     limits: tuple[Array, Array]
     names: tuple[str, ...] = eqx.field(static=True)
-    model: Model = eqx.field(static=True)
+    model: Model
 
 
 def _off(problem: _Problem, theta: Array) -> Array:
