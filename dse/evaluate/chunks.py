@@ -174,7 +174,9 @@ def place_launches(gpus: Gpu, resources: Resources, work: PerClass) -> tuple[Lau
 
 
 @eqx.filter_jit
-def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> Forecast:
+def forecast(
+    model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array | np.ndarray
+) -> Forecast:
     """Evaluate one closed form."""
     prediction = predict(model, gpus, kernel, launch)
     return Forecast(
