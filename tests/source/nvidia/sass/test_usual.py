@@ -3,11 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from support.sass_code import characterise
+from support.sass_code import characterise, compiled
 
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.profile.characterise import Characterisation
 
@@ -40,13 +38,9 @@ Counted = Callable[[str], Characterisation]
 
 
 @pytest.fixture(scope="module", params=[86, 100])
-def counted(request, tmp_path_factory: pytest.TempPathFactory) -> Counted:
+def counted(request) -> Counted:
     """Counts of each kind of work; all are disassembled together, which one process does as fast."""
-    path = tmp_path_factory.mktemp("usual") / "f.cu"
-    path.write_text(CODE)
-    source = read_source(path, "f")
-    made = [compile_source(source, request.param, {"WORK": work}) for work in WORKS]
-    listings = disassemble([item.binary for item in made if isinstance(item, Compiled)])
+    listings = disassemble([compiled(CODE, request.param, WORK=work).binary for work in WORKS])
     listed = dict(zip(WORKS, listings, strict=True))
     launch = LaunchArguments((4, 1, 1), (256, 1, 1), (None, None))
     return lambda work: characterise(listed[work], launch)
