@@ -175,7 +175,9 @@ def place_launches(gpus: Gpu, resources: Resources, work: PerClass) -> tuple[Lau
 
 
 @kept
-def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> Forecast:
+def forecast(
+    model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array | np.ndarray
+) -> Forecast:
     """Evaluate one closed form."""
     prediction = predict(model, gpus, kernel, launch)
     return Forecast(

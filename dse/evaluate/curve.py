@@ -5,19 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dse.core.precision import in_64_bits
-from dse.core.programs import kept
 from dse.errors import DseError
+from dse.evaluate.chunks import SIZES, forecast
 from dse.evaluate.rank import rank
 from dse.hardware import occupancy
 from dse.hardware.gpus import column, stack
 from dse.kernels.counts import Counts, Number
 from dse.models import DEFAULT, get_all
-from dse.models.protocol import Model
-from dse.types import Gpu, Kernel, Launch, Prediction
+from dse.models.protocol import Model, arranged
+from dse.types import Gpu, Kernel, Launch
 
 
 def fastest(kernel: Counts, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str, Number]:
@@ -57,22 +56,25 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
     so fewer resident ones take more waves.
     """
     most = int(launch.resident_blocks)
-    resident = jnp.arange(1, most + 1).astype(launch.waves.dtype)
-    blocks = launch.resident_blocks * launch.waves
+    resident = np.minimum(np.arange(1, SIZES[0] + 1), most)[None, :].astype(launch.waves.dtype)
+    blocks = np.asarray(launch.resident_blocks * launch.waves)
     limited = replace(launch, resident_blocks=resident, waves=blocks / resident)
-    warps = np.asarray(limited.warps_per_sm, float)
+    # The shape of small spaces, so that all share the compiled models.
+    kernel, limited = jax.tree.map(
+        lambda x: np.broadcast_to(np.asarray(x), resident.shape), (kernel, limited)
+    )
+    warps = resident[0, :most] * float(launch.warps_per_block)
     total = float(blocks * launch.warps_per_block)
+    insts = float(kernel.insts[0, 0])
     rows = []
     for model in get_all(models):
-        inputs = gpu, kernel, limited
-        prediction = _compiled(model, *inputs) if model.differentiable else model.predict(*inputs)
-        cycles = np.broadcast_to(prediction.cycles, (most,)).astype(float)
+        cycles = _cycles(model, gpu, kernel, limited)[:most].astype(float)
         rows += [
             {
                 "model": model.name,
                 "warps": int(w),
                 "throughput": total / c,
-                "instructions": total / c * float(kernel.insts),
+                "instructions": total / c * insts,
                 "time_s": c / float(gpu.clock),
             }
             for w, c in zip(warps.tolist(), cycles.tolist(), strict=True)
@@ -80,6 +82,12 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
     return rows
 
 
-@kept
-def _compiled(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    return model.predict(gpu, kernel, launch)
+def _cycles(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> np.ndarray:
+    if model.differentiable:
+        with in_64_bits():
+            possible = np.ones(launch.waves.shape, bool)
+            gpus = column(stack([gpu]))
+            return np.asarray(forecast(model, gpus, arranged(model, kernel), launch, possible).cycles)[0]
+    once, place = np.unique(launch.resident_blocks[0], return_inverse=True)
+    rows = jax.tree.map(lambda x: x[0, : len(once)], (kernel, launch))
+    return np.asarray(model.predict(gpu, *rows).cycles)[place]

@@ -227,7 +227,7 @@ def fit(
             advance(1)
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(end[1], nan=np.inf))
         for _ in range(2):  # τ depends on the fit, and the fit slightly on τ
-            off = np.asarray(_off_jitted(problem, jnp.asarray(theta)))
+            off = np.asarray(_off(problem, theta))
             off = off[np.concatenate([np.asarray(part.counts) for part in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # standard deviation of a normal
             theta, loss, more = _solved(problem, theta, tau, method)
@@ -256,7 +256,7 @@ class _Problem(eqx.Module):
     model: Model
 
 
-def _off(problem: _Problem, theta: Array) -> Array:
+def _off(problem: _Problem, theta: Array | np.ndarray) -> Array:
     """Return log f - log t of all data."""
     return jnp.concatenate(
         [
@@ -267,9 +267,6 @@ def _off(problem: _Problem, theta: Array) -> Array:
             for data, index in zip(problem.data, problem.index, strict=True)
         ]
     )
-
-
-_off_jitted = kept(_off)
 
 
 def _robust(problem: _Problem, theta: Array, tau: Array) -> Array:

@@ -73,6 +73,7 @@ def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, resources.threads.shape), whole)
 
 
+@eqx.filter_jit
 def log_seconds(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> Float[Array, " launches"]:

@@ -26,8 +26,11 @@ def sampled(
     half = len(walkers) // 2
     density = jax.vmap(log_density)
 
-    def move(own: tuple[Array, Array], others: Array, key: Array) -> tuple[Array, Array]:
-        at, now = own
+    def step(
+        halves: tuple[tuple[Array, Array], ...], key: Array
+    ) -> tuple[tuple[tuple[Array, Array], ...], Array]:
+        """Move one half along the lines to walkers of the other, whose turn is next."""
+        (at, now), (others, _) = halves
         first, second, third = jax.random.split(key, 3)
         z = (1 + (STRETCH - 1) * jax.random.uniform(first, (half,), at.dtype)) ** 2 / STRETCH  # Eq. 9
         partner = others[jax.random.randint(second, (half,), 0, half)]
@@ -35,17 +38,11 @@ def sampled(
         then = density(to)
         odds = (at.shape[1] - 1) * jnp.log(z) + then - now
         taken = jnp.log(jax.random.uniform(third, (half,), at.dtype)) < odds
-        return jnp.where(taken[:, None], to, at), jnp.where(taken, then, now)
+        at, now = jnp.where(taken[:, None], to, at), jnp.where(taken, then, now)
+        return (halves[1], (at, now)), at
 
-    def step(
-        state: tuple[tuple[Array, Array], ...], key: Array
-    ) -> tuple[tuple[tuple[Array, Array], ...], Array]:
-        left, right = state
-        first, second = jax.random.split(key)
-        left = move(left, right[0], first)
-        right = move(right, left[0], second)
-        return (left, right), jnp.concatenate([left[0], right[0]])
-
-    halves = tuple((part, density(part)) for part in (walkers[:half], walkers[half : 2 * half]))
-    _, visited = jax.lax.scan(step, halves, jax.random.split(key, steps))
-    return visited[steps // 2 :].reshape(-1, walkers.shape[1])
+    walkers = walkers[: 2 * half]
+    left, right = zip(jnp.split(walkers, 2), jnp.split(density(walkers), 2), strict=True)
+    keys = jax.vmap(jax.random.split)(jax.random.split(key, steps)).ravel()
+    _, visited = jax.lax.scan(step, (left, right), keys)
+    return visited[steps // 2 * 2 :].reshape(-1, walkers.shape[1])

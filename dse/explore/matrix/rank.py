@@ -31,7 +31,7 @@ WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is from one GPU and its tuners
 ALIKE = (((3,), 0.02), ((3, 5), 0.01))
 PRODUCTS, CONFIGURATIONS = 8, 512  # are padded to multiples of these, so that few shapes are compiled
 
-_seconds, _attention_seconds = jax.jit(seconds), jax.jit(attention_seconds)
+_seconds, _attention_seconds, _roofline = map(jax.jit, (seconds, attention_seconds, roofline))
 
 
 def predict(
@@ -80,7 +80,7 @@ def bound(
     """Return the roofline of products in s: a lower bound for every configuration."""
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
     case = jax.tree.map(lambda field: field[None], Case.of(products, np.ones(1)))
-    return np.asarray(roofline(machine, case, timing)[:, :, 0])
+    return np.asarray(_roofline(machine, case, timing))[:, :, 0]
 
 
 def scores(

@@ -197,8 +197,8 @@ def of_launches(
 
 def _launch(launch: Launch, known: np.ndarray) -> np.ndarray:
     """Return threads of a block and resident warps, scaled as positions: a model's errors depend on them."""
-    warps = launch.resident_blocks * launch.warps_per_block
-    shape = {"threads": launch.threads_per_block, "warps": warps}
+    launch = jax.tree.map(np.asarray, launch)
+    shape = {"threads": launch.threads_per_block, "warps": launch.resident_blocks * launch.warps_per_block}
     return positions({name: np.where(known, x, np.min(x[known])) for name, x in shape.items()})
 
 

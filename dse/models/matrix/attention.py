@@ -100,7 +100,7 @@ class AttentionCase(eqx.Module):
         packs = [attention.heads // attention.groups if attention.packed else 1 for attention in attentions]
 
         def column(values: Sequence) -> Array:
-            return jnp.asarray(np.array([float(value) for value in values])[:, None], jnp.float32)
+            return jnp.asarray(np.array([float(value) for value in values], np.float32)[:, None])
 
         return AttentionCase(
             blocks=column([o.batch * o.heads / pack for o, pack in zip(attentions, packs, strict=True)]),

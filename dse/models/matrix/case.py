@@ -57,7 +57,7 @@ class Case(eqx.Module):
         active = active_experts(products)
 
         def column(values: Sequence) -> Array:
-            return jnp.asarray(np.array([float(value) for value in values])[:, None], jnp.float32)
+            return jnp.asarray(np.array([float(value) for value in values], np.float32)[:, None])
 
         weights = [
             n * product.columns * product.depth for n, product in zip(active.tolist(), products, strict=True)
@@ -79,8 +79,8 @@ class Case(eqx.Module):
                     for n, kind, product in zip(weights, kinds, products, strict=True)
                 ]
             ),
-            row_tiles=jnp.asarray(row_tiles(products, distinct)[:, place], jnp.float32),
-            launched=jnp.asarray(launched_row_tiles(products, distinct)[:, place], jnp.float32),
+            row_tiles=jnp.asarray(row_tiles(products, distinct)[:, place].astype(np.float32)),
+            launched=jnp.asarray(launched_row_tiles(products, distinct)[:, place].astype(np.float32)),
             activation_bytes=column([kind.activation_bytes for kind in kinds]),
             weight_bytes=column([kind.weight_bytes for kind in kinds]),
             result_bytes=column([kind.result_bytes for kind in kinds]),

@@ -68,8 +68,8 @@ class Configuration(eqx.Module):
     @staticmethod
     def of(configurations: Configurations) -> "Configuration":
         """Convert a table, single precision. **Shapes:** [1, configurations]; [1, 1] for missing columns."""
-        columns = [jnp.asarray(column[None], jnp.float32) for column in configurations.T]
-        columns += [jnp.zeros((1, 1), jnp.float32)] * (len(NAMES) - len(columns))
+        columns = [jnp.asarray(column[None].astype(np.float32)) for column in configurations.T]
+        columns += [jnp.asarray(np.zeros((1, 1), np.float32))] * (len(NAMES) - len(columns))
         return Configuration(*columns)
 
 

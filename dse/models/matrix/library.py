@@ -41,7 +41,7 @@ def library_seconds(machine: Machine, products: Sequence[Product]) -> Float[Arra
     pairs = list(zip(products, kinds, strict=True))
 
     def row(values: Sequence) -> Float[Array, "1 products"]:
-        return jnp.asarray(np.array([[float(value) for value in values]]), jnp.float32)
+        return jnp.asarray(np.array([[float(value) for value in values]], np.float32))
 
     def column(values: Array) -> Float[Array, "gpus 1"]:
         return values[:, None]

@@ -84,7 +84,7 @@ class Machine(eqx.Module):
         gfx = np.array([int(gpu.gfx) for gpu in gpus])
 
         def column(values: Iterable) -> Array:
-            return jnp.asarray(np.array([float(value) for value in values]), jnp.float32)
+            return jnp.asarray(np.array([float(value) for value in values], np.float32))
 
         def rate(gpu, name: str) -> float:
             own = float(getattr(gpu.cpi, name))

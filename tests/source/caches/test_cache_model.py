@@ -3,12 +3,12 @@
 import random
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.sass_code import compiled, prepared
 
 from dse.hardware.gpus import load
 from dse.source.caches.cache_model import (
@@ -23,12 +23,10 @@ from dse.source.caches.cache_model import (
 )
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
-from dse.source.nvidia.profile.characterise import prepare, touched_bytes
-from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.machine.state import BoundProgram
+from dse.source.nvidia.profile.characterise import touched_bytes
 from dse.types import Gpu
 
 NO_L1 = Caches(l1_bytes=0, l2_bytes=1e12, sm_count=10**6, resident_blocks=4)
@@ -168,6 +166,12 @@ def test_skipped_trips_are_followed_in_their_order(launched, name: str):
         assert launched.traffic(name, caches).dram_sectors == pytest.approx(full.dram_sectors, rel=1e-9)
 
 
+def moved(code: BoundProgram, launch: LaunchArguments, caches: Caches) -> Traffic:
+    """By the blocks that stand for all."""
+    sample = representative(launch.grid)
+    return sum(misses(run(code, launch, sample.blocks), sample, caches).values(), Traffic())
+
+
 BACK = """
 extern "C" __global__ void f(const float* x, float* y, int n)
 {
@@ -181,17 +185,11 @@ extern "C" __global__ void f(const float* x, float* y, int n)
 
 @pytest.mark.quick("0-65536")
 @pytest.mark.parametrize(("ahead", "l2_bytes", "again"), [(0, 2**30, 0), (1 << 20, 2**30, 1), (0, 2**16, 1)])
-def test_the_l2_has_what_the_block_has_stored(tmp_path: Path, ahead: int, l2_bytes: int, again: int) -> None:
+def test_the_l2_has_what_the_block_has_stored(ahead: int, l2_bytes: int, again: int) -> None:
     """Unless that is elsewhere, or what all blocks of a wave touch leaves it no room."""
-    path, n, blocks = tmp_path / "f.cu", 4096, 64
-    path.write_text(BACK)
-    made = compile_source(read_source(path, "f"), 80, {"AHEAD": ahead})
-    assert isinstance(made, Compiled)
-    (listing,) = disassemble([made.binary])
-    launch = LaunchArguments((blocks, 1, 1), (256, 1, 1), (None, None, n))
-    sample = representative(launch.grid)
-    caches = Caches(2**15, l2_bytes, 16, 4)
-    actual = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
+    n, code = 4096, prepared(compiled(BACK, AHEAD=ahead))
+    launch = LaunchArguments((64, 1, 1), (256, 1, 1), (None, None, n))
+    actual = moved(code, launch, Caches(2**15, l2_bytes, 16, 4))
     assert actual.loads_past_l2 == pytest.approx((1 + again) * n * 4 / 32, rel=0.07)
     assert actual.stores_past_l2 >= (1 - 1e-9) * n * 4 / 32
 
@@ -206,17 +204,12 @@ extern "C" __global__ void f(const float* x, const int* columns, float* y)
 
 
 @pytest.mark.parametrize("rows", [1, 2])  # blocks that read the same
-def test_blocks_share_the_rows_that_they_gather_from(tmp_path: Path, rows: int) -> None:
+def test_blocks_share_the_rows_that_they_gather_from(rows: int) -> None:
     """Rows move with the first dimension of the grid, places in them with the second by data alone."""
-    path, grid = tmp_path / "f.cu", (64, 16, rows)
-    path.write_text(COLUMNS)
-    made = compile_source(read_source(path, "f"), 80, {"ROWS": rows})
-    assert isinstance(made, Compiled)
-    (listing,) = disassemble([made.binary])
+    code, grid = prepared(compiled(COLUMNS, ROWS=rows)), (64, 16, rows)
     columns = np.random.default_rng(3).integers(0, 8192, 2048).astype(np.int32)
-    launch, sample = LaunchArguments(grid, (128, 1, 1), (None, columns, None)), representative(grid)
-    caches = Caches(2**15, 2**30, 16, 4)
-    actual = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
+    launch = LaunchArguments(grid, (128, 1, 1), (None, columns, None))
+    actual = moved(code, launch, Caches(2**15, 2**30, 16, 4))
     expected = 64 * len(np.unique(columns // 8)) + 2048 * 4 / 32
     assert actual.loads_past_l2 * np.prod(grid) == pytest.approx(expected, rel=0.05)
 
@@ -240,22 +233,13 @@ extern "C" __global__ void f(float* y, const float* x, const int* places, int us
 @pytest.mark.parametrize(
     ("place", "used", "expected"), [("k", 8, 32), ("k", 200, 800), ("places[i] & 255", 8, 1024)]
 )
-def test_only_what_is_used_of_a_local_array_takes_room(tmp_path: Path, place: str, used: int, expected: int):
+def test_only_what_is_used_of_a_local_array_takes_room(place: str, used: int, expected: int):
     """Where places in it depend on data, all of it may be used."""
-    path = tmp_path / "f.cu"
-    path.write_text(ARRAY)
-    made = compile_source(read_source(path, "f"), 86, {"PLACE": place})
-    assert isinstance(made, Compiled)
+    made = compiled(ARRAY, 86, PLACE=place)
     assert made.binary.stack_bytes == 1024
-    (listing,) = disassemble([made.binary])
-    launch, sample = (
-        LaunchArguments((4, 1, 1), (256, 1, 1), (None, None, None, used)),
-        representative((4, 1, 1)),
-    )
-    machine = run(prepare(listing), launch, sample.blocks)
-    assert touched_bytes(machine, made.binary.stack_bytes) == expected
+    launch, code = LaunchArguments((4, 1, 1), (256, 1, 1), (None, None, None, used)), prepared(made)
+    assert touched_bytes(run(code, launch, representative(launch.grid).blocks), 1024) == expected
     few, all_of_it = (
-        sum(misses(machine, sample, Caches(2**15, 2**20, 68, 4, taken)).values(), Traffic()).dram_sectors
-        for taken in (expected, 1024)
+        moved(code, launch, Caches(2**15, 2**20, 68, 4, taken)).dram_sectors for taken in (expected, 1024)
     )
     assert few < all_of_it if expected < 500 else few <= all_of_it

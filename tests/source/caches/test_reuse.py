@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.sass_code import compiled, prepared
 
 from dse.errors import DseError
 from dse.source.caches import places
@@ -14,15 +15,12 @@ from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import BoundProgram, Machine
-from dse.source.nvidia.profile.characterise import prepare, run_sample
-from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.profile.characterise import run_sample
 
-SOURCE = Path(__file__).parent / "tiles.cu"
+SOURCE = (Path(__file__).parent / "tiles.cu").read_text()
 TILE, KIB = 32, 1024
 SIZE = 1024  # of the square matrices: 2 MiB of A and of B, 4 MiB of C
 TILES = SIZE // TILE
@@ -35,9 +33,7 @@ ANY = np.random.default_rng(1).integers(0, 2**12, 2**18).astype(np.int32)
 
 @cache
 def bound(kernel: str, **defines: Any) -> BoundProgram:
-    made = compile_source(read_source(SOURCE, kernel), 80, defines)
-    assert isinstance(made, Compiled), made
-    return prepare(disassemble([made.binary])[0])
+    return prepared(compiled(SOURCE, kernel=kernel, **defines))
 
 
 @cache

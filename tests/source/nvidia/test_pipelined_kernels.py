@@ -2,11 +2,10 @@
 do.
 """
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 import pytest
+from support.sass_code import compiled
 
 from dse.hardware import gpus, occupancy
 from dse.hardware.tensor import HEAT
@@ -16,7 +15,6 @@ from dse.source.kernel import stack_profiles
 from dse.source.launches import Configuration
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.graphs.dependence import dependence_graph
 from dse.source.nvidia.graphs.graph_text import Hits, of_source
@@ -67,24 +65,14 @@ def a100() -> Gpu:
     return gpus.load("a100-pcie-40gb").gpu
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    path = tmp_path_factory.mktemp("buffered") / "k.cu"
-    path.write_text(BUFFERED)
-
-    @cache
-    def compiled(buffers: int, products: int) -> Compiled:
-        made = compile_source(read_source(path), 80, {"BUFFERS": buffers, "PRODUCTS": products})
-        assert isinstance(made, Compiled)
-        return made
-
-    return compiled
+def buffered(buffers: int, products: int) -> Compiled:
+    return compiled(BUFFERED, BUFFERS=buffers, PRODUCTS=products)
 
 
 @pytest.fixture(scope="module")
-def profiled(compiled, a100):
+def profiled(a100):
     def profile(buffers: int, products: int) -> KernelProfile:
-        made, blocks = compiled(buffers, products), int(a100.sm_count)
+        made, blocks = buffered(buffers, products), int(a100.sm_count)
         launch = Configuration((), (blocks, 1, 1), (128, 1, 1), (None, None, TRIPS))
         return executed(made, disassemble([made.binary])[0], launch, a100)
 
@@ -92,12 +80,12 @@ def profiled(compiled, a100):
 
 
 @pytest.fixture(scope="module")
-def simulated(compiled, a100):
+def simulated(a100):
     """Cycles a trip of one block alone."""
 
     def cycles(buffers: int, products: int, slots: int = 1) -> float:
         launch = LaunchArguments((1, 1, 1), (128, 1, 1), [None, None, TRIPS])
-        listing = with_lines(compiled(buffers, products).cubin, "k", "k.cu")
+        listing = with_lines(buffered(buffers, products).cubin, "k", "k.cu")
         graph = dependence_graph(run(prepare(listing), launch, [(0, 0, 0)]), 0, 0)
         case = of_source(graph, a100, Hits(0, 0.9), warps=4, slots=slots).case
         return float(simulate([case]).makespan[0]) / TRIPS

@@ -1,13 +1,12 @@
 """Kernels in CUDA, compiled once in a process, and run by the interpreter of either vendor."""
 
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support import sass_code
 
 from dse.source.amd.compile import source as clang
 from dse.source.amd.execute.code import Code, code_of
@@ -19,8 +18,6 @@ from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import total_counts
-from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.execute import moved_blocks
 from dse.source.nvidia.execute.interpret import bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
@@ -62,18 +59,15 @@ class Ran:
 @cache
 def compiled(text: str, target: str) -> dict[str, BoundProgram | Code]:
     """All kernels of a source, ready to run."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "k.cu"
-        path.write_text(text)
-        names = [part.split("(")[0] for part in text.split('extern "C" __global__ void ')[1:]]
-        if target.startswith("sm_"):
-            made = nvrtc.compile_source(nvrtc.read_source(path, names[0]), int(target[3:]), {})
-            assert isinstance(made, Compiled), made
-            listings = disassemble(list(elf.read(made.cubin, "k").values()))
-            return {listing.kernel: prepare(listing) for listing in listings}
-        built = clang.compile_source(clang.read_source(path, names[0]), int(target[3:], 16), ())
-        assert isinstance(built, clang.Built), built
-        return {name: code_of(parse(built.text, name), Purpose.COUNTS) for name in names}
+    names = [part.split("(")[0] for part in text.split('extern "C" __global__ void ')[1:]]
+    if target.startswith("sm_"):
+        made = sass_code.compiled(text, int(target[3:]), names[0])
+        listings = disassemble(list(elf.read(made.cubin, "k").values()))
+        return {listing.kernel: prepare(listing) for listing in listings}
+    source = clang.read_source(sass_code.file_of(text), names[0])
+    built = clang.compile_source(source, int(target[3:], 16), ())
+    assert isinstance(built, clang.Built), built
+    return {name: code_of(parse(built.text, name), Purpose.COUNTS) for name in names}
 
 
 def ran(

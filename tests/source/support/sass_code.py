@@ -1,13 +1,18 @@
-"""Machine code of NVIDIA GPUs for tests: written by hand, or of the stored listings, which are read once."""
+"""Machine code of NVIDIA GPUs for tests: written by hand, compiled, or of stored listings, read once."""
 
+import atexit
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.machine.state import BoundProgram, Machine
 from dse.source.nvidia.profile.characterise import prepare, run_sample, summary
+from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing, parse
 from dse.source.nvidia.sass.program import SassProgram, program
 from dse.source.profile.characterise import Characterisation
@@ -49,6 +54,34 @@ def characterise(code: BoundProgram | Listing, launch: LaunchArguments, **option
     """The counts of blocks that represent a launch; of one warp alone too, with `times`."""
     ready = code if isinstance(code, BoundProgram) else prepare(code)
     return summary(*run_sample(ready, launch), **options)
+
+
+@cache
+def compiled(text: str, arch: int = 80, kernel: str = "", **defines: Any) -> Compiled:
+    """A kernel in CUDA, compiled."""
+    made = compile_source(read_source(file_of(text), kernel), arch, defines)
+    assert isinstance(made, Compiled), made
+    return made
+
+
+def prepared(made: Compiled) -> BoundProgram:
+    """Compiled code, ready to run."""
+    return prepare(disassemble([made.binary])[0])
+
+
+def file_of(text: str) -> Path:
+    """A file with this text until the next one is asked for."""
+    path = _folder() / "k.cu"
+    path.write_text(text)
+    return path
+
+
+@cache
+def _folder() -> Path:
+    """One for all sources: for each folder a compiler is started anew."""
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 @cache

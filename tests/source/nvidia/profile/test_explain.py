@@ -1,11 +1,10 @@
 """Where a launch spends what, against counts computed by hand."""
 
 import pytest
+from support.sass_code import compiled
 
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.graphs.branches import branches
@@ -34,14 +33,9 @@ BLOCKS, TRIPS = 4, 200
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    path = tmp_path_factory.mktemp("explain") / "k.cu"
-    path.write_text(CODE)
-    made = compile_source(read_source(path), 80, {})
-    assert isinstance(made, Compiled)
+def machine() -> Machine:
     launch = LaunchArguments((BLOCKS, 1, 1), (32, 2, 1), [None, None, TRIPS])
-    listing = with_lines(made.cubin, "k", "k.cu")
-    return run(prepare(listing), launch, _sample().blocks)
+    return run(prepare(with_lines(compiled(CODE).cubin, "k", "k.cu")), launch, _sample().blocks)
 
 
 def _sample() -> Sample:
