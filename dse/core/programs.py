@@ -23,7 +23,6 @@ import jax
 import jaxlib.version
 import numpy as np
 from jax.core import Tracer
-from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
 from dse.core.files import replacing
 from dse.core.jax_cache import commands_folder
@@ -72,10 +71,18 @@ def _program(function: Callable[..., Any], arguments: Any, folder: Path, text: s
     whole = f"{function.__module__} {function.__qualname__} {text} {_settings()} {_sources()}"
     name = f"{function.__name__.lstrip('_')}-{hashlib.sha256(whole.encode()).hexdigest()}"
     with suppress(Exception):  # missing or damaged; unpickling can raise anything
+        from jax.experimental.serialize_executable import deserialize_and_load
+
         executable, results = pickle.loads(zlib.decompress((folder / name).read_bytes()))
         return _Program(deserialize_and_load(*executable), results)
-    executable, results = _compiled(function, arguments, name)
+    lowered, results = _lowered(function, arguments, name)
+    if "custom_call" in lowered.as_text():  # to a library that only lowering loads
+        return None
+    with _without_cache():
+        executable = lowered.compile()
     with suppress(Exception):  # no space left, or a program that JAX cannot serialize
+        from jax.experimental.serialize_executable import serialize
+
         content = zlib.compress(pickle.dumps((serialize(executable), results)), 1)
         folder.mkdir(exist_ok=True)
         with replacing(folder / name) as temporary:
@@ -90,8 +97,8 @@ def _plain(leaf: Any) -> bool:
     return eqx.is_array(leaf) or isinstance(leaf, (bool, int, float, str))
 
 
-def _compiled(function: Callable[..., Any], arguments: Any, name: str) -> tuple[Any, Any]:
-    """Return a program of flat arrays and the places of its results."""
+def _lowered(function: Callable[..., Any], arguments: Any, name: str) -> tuple[Any, Any]:
+    """Lower a function to one of flat arrays; return the places of its results too."""
     arrays, static = eqx.partition(arguments, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
     results = []
@@ -103,8 +110,7 @@ def _compiled(function: Callable[..., Any], arguments: Any, name: str) -> tuple[
         return values
 
     of_arrays.__name__ = name
-    with _without_cache():
-        return jax.jit(of_arrays).lower(*leaves).compile(), results[0]
+    return jax.jit(of_arrays).lower(*leaves), results[0]
 
 
 @contextmanager

@@ -18,10 +18,15 @@ def scaled(tree, factor):
     print("traced")
     return {name: x * (factor if isinstance(factor, float) else factor(1.0)) for name, x in tree.items()}
 
+@kept
+def root(square):
+    return [jnp.linalg.cholesky(square)]
+
 with jax.enable_x64("wide" in sys.argv):
     tree = {"a": np.arange(3.0), "b": jnp.ones((), jnp.float32)}
     if sys.argv[1] == "others":
         print(scaled(tree, abs)["b"], jax.grad(lambda x: scaled({"a": x}, 3.0)["a"])(1.0))
+        print(root(4.0 * np.eye(2))[0].tolist())  # by a library that only lowering loads
     else:
         made = [scaled(tree, float(sys.argv[1])) for _ in range(2)][1]
         print({name: (str(x.dtype), x.tolist()) for name, x in made.items()})
@@ -55,5 +60,5 @@ def test_another_process_takes_the_program_from_disk(run, tmp_path):
 
 
 def test_transformations_and_what_no_text_describes_are_not_kept(run, tmp_path):
-    assert run("others") == ["traced", "traced", "1.0 3.0"]
+    assert run("others") == ["traced", "traced", "1.0 3.0", "[[2.0, 0.0], [0.0, 2.0]]"]
     assert not [*tmp_path.glob("cache/jax-*/programs/*")]

@@ -319,7 +319,7 @@ def _solved(
     return solution.x, float(solution.fun), int(solution.nfev)
 
 
-@kept
+@eqx.filter_jit
 def _samples(problem: _Problem, theta: Array, tau: Array, slopes: Array, seed: int, walk: int) -> Array:
     """Sample the density of θ: walkers start from Laplace's normal about the mode."""
     least, most = (limit[None, :] for limit in problem.limits)
