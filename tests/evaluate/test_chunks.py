@@ -79,8 +79,7 @@ def test_compiles_once_for_new_values_and_sizes(toy_kernel):
     class Traced(ClosedForm):
         @property
         def predict(self) -> Any:
-            traced.append(self.name)
-            return super().predict
+            return lambda *arguments: traced.append(self.name) or ClosedForm(self.name).predict(*arguments)
 
     for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
         gpu = gpus.stack([gpus.load(name).gpu])
