@@ -9,7 +9,11 @@
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
 #define __managed__ __attribute__((managed))
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+// As HIP's: clang's own launch_bounds does nothing for AMD's GPUs. The second one is of waves on a SIMD.
+#define __launch_bounds__(...) DSE_BOUNDS(__VA_ARGS__, DSE_THREADS_WAVES, DSE_THREADS_WAVES, DSE_THREADS, )(__VA_ARGS__)
+#define DSE_BOUNDS(a, b, c, bounds, ...) bounds
+#define DSE_THREADS(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#define DSE_THREADS_WAVES(threads, waves, ...) DSE_THREADS(threads) __attribute__((amdgpu_waves_per_eu(waves)))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ // called functions are not executed
 #define __grid_constant__
