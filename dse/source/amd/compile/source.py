@@ -112,9 +112,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     headers = _inside(dict(source.stand_ins)) | empty
     ran = compiled(source.text, headers)
     if not (ran.stopped or ran.code):  # retry without code for the host
-        text, own = nvrtc.of_device(source)
-        others = {name: nvrtc.forward(first) for name, first in source.other_names}
-        every = dict(source.headers) | others | own  # also unchanged ones: they find the others beside them
+        text, every = nvrtc.of_device(source)
         ran = compiled(f"{_FORCED_LINES}{text}", headers | _inside(every))
         if "attributes are not compatible" in ran.log:  # a kernel is declared twice, or specialised
             every = {name: _marked(content) for name, content in every.items()}

@@ -62,6 +62,11 @@ class CudaSource:
         return (self.text, *(text for _, text in self.headers))
 
     @property
+    def named(self) -> dict[str, str]:
+        """Texts of its headers by name; a further name of one has an `#include` of the first."""
+        return dict(self.headers) | {name: f"#include <{first}>\n" for name, first in self.other_names}
+
+    @property
     def compiler(self) -> str:
         """The compiler and its version."""
         return compiler()
@@ -220,8 +225,9 @@ def _with_headers_left_out(failure: Failure, source: CudaSource) -> Failure:
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
     """Compile a text unchanged or, if that fails, without the code for the host in it and its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
-    text, own = of_device(source) if made.status else (source.text, {})
-    if text != source.text or own or "without execution space" in made.log:
+    kept = source.text, source.named
+    text, own = of_device(source) if made.status else kept
+    if (text, own) != kept or "without execution space" in made.log:
         unmarked = "--device-as-default-execution-space"  # applies to the rest: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made
@@ -229,18 +235,14 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
 
 @lru_cache(maxsize=16)
 def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
-    """Return the text and changed headers, without code for the host, with nvcc's own definitions."""
+    """Return the text and its headers by name, without code for the host, with nvcc's own definitions.
+
+    Unchanged headers are among them: a header that is in no folder finds none beside it.
+    """
     text, *contents = without_host(*source.texts)
-    blanked = zip(source.headers, contents, strict=True)
     if names := implied(text, *contents, known=source.known):
         text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
-    changed = {name: content for (name, before), content in blanked if content != before}
-    return text, changed | {name: forward(first) for name, first in source.other_names if first in changed}
-
-
-def forward(header: str) -> str:
-    """Return the text of a header that has only the contents of another."""
-    return f"#include <{header}>\n"
+    return text, source.named | dict(zip(dict(source.headers), contents, strict=True))
 
 
 def _with_headers(
