@@ -99,9 +99,9 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={value}" for name, value in macros), *source.options),
     ]
-    instance = (
-        f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n' if "<" in source.kernel else ""
-    )
+    instance = ""
+    if "<" in source.kernel:
+        instance = f'\n{nvrtc.opens(source)}#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
     folders = [HERE, *source.folders]
 
     def compiled(text: str, headers: Mapping[str, str]) -> Ran:
@@ -119,9 +119,10 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
             ran = compiled(f"{_FORCED_LINES}{_marked(text)}", headers | _inside(every))
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
-    if not ran.code:
+    unlike = "'dse_kernel' with type" in ran.log  # its template arguments do not tell which one it is
+    if not (ran.code or unlike):
         return _failure(name, ran.log)
-    if ".amdhsa_kernel" not in ran.code:
+    if unlike or ".amdhsa_kernel" not in ran.code:
         raise no_kernel(source.path, source.kernel, declared_in(*source.texts) if source.kernel else [])
     return Built(without_debug(ran.code), clang().version)
 

@@ -25,6 +25,9 @@ def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
     """Return the error for a file that lacks a kernel, or has several of which none was chosen."""
     if kernel in found:
         return DseError(f"{where}: kernel: found {kernel} without template arguments, expected {kernel}<...>")
+    if "<" in kernel and (plain_name := _plain(kernel)) in found:
+        every = f"every template argument of {plain_name}, also those that a call leaves out"
+        return DseError(f"{where}: kernel: found {kernel}, expected {every}")
     stated = f"no {kernel}" if kernel else "several" if found else "none"
     expected = f"one of {', '.join(found)}" if found else "a __global__ function (of a template: f<4>)"
     return DseError(f"{where}: kernel: found {stated}, expected {expected}")
@@ -32,10 +35,30 @@ def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
 
 def names(wanted: str, kernel: str) -> bool:
     """Return whether a name, an expression or a mangled name refers to a kernel of such a name."""
-    named, declared = (
-        re.sub(r"<.*", "", name, flags=re.DOTALL).split("::")[-1].strip() for name in (wanted, kernel)
-    )
-    return named == declared or (wanted.startswith("_Z") and f"{len(declared)}{declared}" in wanted)
+    declared = _plain(kernel)
+    return _plain(wanted) == declared or (wanted.startswith("_Z") and f"{len(declared)}{declared}" in wanted)
+
+
+def _plain(name: str) -> str:
+    """Remove namespaces and template arguments."""
+    return re.sub(r"<.*", "", name, flags=re.DOTALL).split("::")[-1].strip()
+
+
+def opened(code: str, kernel: str) -> str:
+    """Return directives that open the namespaces of a kernel, unless it is in none or they are stated.
+
+    `code` is without comments and lines of the preprocessor.
+    """
+    inside, scopes = [], set()
+    for match in _BLOCK.finditer(code):
+        if match[0] == "}":
+            inside = inside[:-1]
+        elif match[0] != "__global__":
+            inside = [*inside, match[1] or ""]
+        elif (declared := KERNEL.match(code, match.start())) and declared[1] == _plain(kernel):
+            scopes.add("::".join(filter(None, inside)))
+    stated = "::" in kernel.partition("<")[0] or "" in scopes
+    return "" if stated else "".join(f"using namespace {scope};\n" for scope in sorted(scopes))
 
 
 def declared_in(text: str, *headers: str) -> list[str]:
@@ -49,6 +72,7 @@ def plain(text: str) -> str:
     return _ANNOTATION.sub(" ", COMMENT.sub(" ", text))
 
 
+_BLOCK = re.compile(r"\bnamespace\s+([\w:]*)\s*\{|[{}]|\b__global__\b")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)  # one without an end, to the end of the text
 _ANNOTATION = re.compile(
     r"\b__(?:launch_bounds|cluster_dims|maxnreg|block_size|attribute|align)__\s*"

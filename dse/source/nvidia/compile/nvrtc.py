@@ -24,9 +24,9 @@ from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Settings
 from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.host_code import for_host, implied, of_cuda, stand_in, without_host
+from dse.source.nvidia.compile.host_code import for_host, implied, masked, of_cuda, stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
-from dse.source.nvidia.compile.kernel_names import chosen, declared_in, names, no_kernel
+from dse.source.nvidia.compile.kernel_names import chosen, declared_in, names, no_kernel, opened
 from dse.source.nvidia.compile.options import check, split
 from dse.source.nvidia.compile.outside import ask
 from dse.source.nvidia.sass import elf, listing
@@ -245,6 +245,12 @@ def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
     return text, source.named | dict(zip(dict(source.headers), contents, strict=True))
 
 
+@lru_cache(maxsize=16)
+def opens(source: CudaSource) -> str:
+    """Return directives after which the source's kernel is known without its namespaces."""
+    return opened("\n".join(map(masked, source.texts)), source.kernel)
+
+
 def _with_headers(
     source: CudaSource,
     text: str,
@@ -255,7 +261,7 @@ def _with_headers(
 ) -> Answer:
     """Compile a text, with replacements of missing headers of the host."""
     name, headers = Path(source.path).name, dict(source.stand_ins) | dict(own)
-    whole = _with_macros(text, name, defines)
+    whole = _with_macros(text, name, defines) + (f"\n{opens(source)}" if expression else "")
     while True:
         before = tuple(headers.items())
         made = ask(Request("nvrtc", whole, name, options, expression, before), source.folders)

@@ -290,6 +290,15 @@ def test_other_files_targets_and_templates_without_arguments_are_refused(write):
     template = write("template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }", "f.hip")
     with pytest.raises(DseError, match=r"found scale without template arguments, expected scale<...>"):
         compile_source(read_source(template, "scale"), GFX90A, ())
+    two = write("template <class T, class S> __global__ void f(T* x, S n) { x[n] *= n; }", "f.hip")
+    with pytest.raises(DseError, match=r"found f<float>, expected every template argument of f, also those"):
+        compile_source(read_source(two, "f<float>"), GFX90A, ())
+
+
+def test_a_kernel_is_found_in_its_namespaces(write):
+    text = "template <class T> __global__ void f(T* x) { *x = T{1}; }"
+    inside = f"namespace at {{ namespace {{ {text} }} struct Two {{ float x; }}; }}"
+    assert "Two" in built(read_source(write(inside), "f<Two>")).text
 
 
 def test_options_are_in_the_digest_and_on_a_list(write):

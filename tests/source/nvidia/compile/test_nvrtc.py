@@ -7,6 +7,7 @@ import pytest
 
 from dse.errors import DseError
 from dse.source.nvidia.compile import nvrtc as subject
+from dse.source.nvidia.compile.kernel_names import opened
 from dse.source.nvidia.compile.nvrtc import Compiled, Failure, compile_source, read_source
 from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import _nvdisasm, disassemble
@@ -77,12 +78,58 @@ def test_spills_and_warnings_are_reported(write):
     assert "ptxas" not in result.log
 
 
+IN_NAMESPACES = """
+template <class T> __global__ void g(T x);
+namespace a {
+namespace b { namespace {
+struct Two {};
+template <class T> __global__ void f(T x) { if (x) { x = 1; } }
+template <class T> __global__ void g(T x);
+} }
+template <class T> __global__ void f(T x, int n);
+__global__ void h() {}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "scopes"),
+    [
+        ("f<Two>", "a,a::b"),
+        ("g<Two>", ""),  # it is outside of them too
+        ("a::b::f<a::b::Two>", ""),
+        ("h", "a"),
+    ],
+)
+def test_namespaces_of_a_kernel_need_not_be_named(kernel: str, scopes: str):
+    assert opened(IN_NAMESPACES, kernel) == "".join(
+        f"using namespace {scope};\n" for scope in scopes.split(",") if scope
+    )
+
+
+IN_PYTORCH = """namespace at::native { namespace {
+struct Two { static __device__ float of(float x) { return x + x; } };
+template <class T, class F> __global__ void f(T* x) { x[threadIdx.x] = F::of(x[threadIdx.x]); }
+} }
+void launch(at::Tensor x);
+"""
+
+
+def test_a_kernel_is_found_in_its_namespaces(write):
+    assert isinstance(compile_source(read_source(write(IN_PYTORCH), "f<float, Two>"), 90, {}), Compiled)
+
+
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
         ("", "kernel: found several, expected one of clear, _Z6negatePf"),
         ("other", "kernel: found no other, expected one of scale, negate, clear"),
         ("scale", "kernel: found scale without template arguments, expected scale<...>"),
+        (
+            "scale<float>",
+            "kernel: found scale<float>, expected every template argument of scale, "
+            "also those that a call leaves out",
+        ),
     ],
 )
 def test_says_which_kernels_there_are(write, kernel: str, message: str):
