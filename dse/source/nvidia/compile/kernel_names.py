@@ -63,8 +63,15 @@ def opened(code: str, kernel: str) -> str:
 
 def declared_in(text: str, *headers: str) -> list[str]:
     """List the kernels that CUDA code declares or, if there are none, its headers."""
-    own = list(dict.fromkeys(KERNEL.findall(plain(text))))
-    return own or [kernel for header in headers for kernel in declared_in(header)]
+    own, *others = (list(dict.fromkeys(KERNEL.findall(code))) for code in declarations(text, *headers))
+    return own or [kernel for kernels in others for kernel in kernels]
+
+
+def declarations(*texts: str) -> list[str]:
+    """Remove what `plain` does and the preprocessor's lines; macros that say `__global__` become it."""
+    stated = "|".join(name for text in texts for name in _SAYS_KERNEL.findall(text))
+    codes = (_DIRECTIVE.sub("", plain(text)) for text in texts)
+    return [re.sub(rf"\b(?:{stated})\b", "__global__", code) if stated else code for code in codes]
 
 
 def plain(text: str) -> str:
@@ -75,7 +82,9 @@ def plain(text: str) -> str:
 _BLOCK = re.compile(r"\bnamespace\s+([\w:]*)\s*\{|[{}]|\b__global__\b")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)  # one without an end, to the end of the text
 _ANNOTATION = re.compile(
-    r"\b__(?:launch_bounds|cluster_dims|maxnreg|block_size|attribute|align)__\s*"
+    r"\b(?:__(?:launch_bounds|cluster_dims|maxnreg|block_size|attribute|align)__|C10_LAUNCH_BOUNDS_\d)\s*"
     r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
 )
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
+_SAYS_KERNEL = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t][^\n]*\b__global__\b", re.MULTILINE)
 KERNEL = re.compile(r"__global__(?:(?!__global__)[^;{])*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")
