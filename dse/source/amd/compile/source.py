@@ -95,6 +95,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
         *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
         *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
+        "-fdelayed-template-parsing",  # as NVRTC: names that only other templates use may be missing
         *("-include", str(PRELUDE), f"-I{HEADERS}", "-I.", *(f"-I{folder}" for folder in source.folders)),
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={value}" for name, value in macros), *source.options),

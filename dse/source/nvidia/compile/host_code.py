@@ -311,18 +311,18 @@ _MASKED = re.compile(  # comments, strings, characters and directives
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE | re.DOTALL)
 _BRACKET = re.compile(r"[(){}\[\];=]")
 _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
-_NO_VALUE = re.compile(  # where = assigns nothing: parameters of templates, also of templates, and operators
-    r"\btemplate\s*<(?:[^<>{}]|<(?:[^<>{}]|<[^<>{}]*>)*>)*>(?=\s*\w)|\btemplate\s*<[^{}]*?>(?=\s*\w)"
-    r"|\boperator\s*[^\s\w(]+"
-)
+_ROUND = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_ANGLES = rf"<(?:[^<>{{}}()]|{_ROUND}|<(?:[^<>{{}}()]|{_ROUND}|<(?:[^<>{{}}()]|{_ROUND})*+>)*+>)*+>"
+_TEMPLATE = rf"\btemplate\s*{_ANGLES}"
+_NO_VALUE = re.compile(rf"{_TEMPLATE}|\boperator\s*[^\s\w(]+")  # where = assigns nothing
 _ACCESS = re.compile(r"^\s*(?:(?:public|private|protected)\s*:\s*)*")  # in front of a member
 _TYPE_NAME = re.compile(  # of a declaration
-    r"(?:template\s*<[^{}]*?>\s*)*(?:(?:struct|class|union|enum)\s+(\w+)\s*[:{]|using\s+(\w+)\s*="
+    rf"(?:{_TEMPLATE}\s*)*(?:(?:struct|class|union|enum)\s+(\w+)\s*[:{{]|using\s+(\w+)\s*="
     r"|typedef\b.*\b(\w+)\s*;\Z)",
     re.DOTALL,
 )
 _TYPE = re.compile(
-    r"\s*(?:(?:template\s*<[^{}]*?>|(?:__align__|alignas)\s*\([^()]*\))\s*)*"
+    rf"\s*(?:(?:{_TEMPLATE}|(?:__align__|alignas)\s*\([^()]*\))\s*)*"
     r"(?:typedef|struct|class|union|enum)\b"
 )
 _HOST_ONLY = (

@@ -298,7 +298,8 @@ def test_other_files_targets_and_templates_without_arguments_are_refused(write):
 def test_a_kernel_is_found_in_its_namespaces(write):
     text = "C10_LAUNCH_BOUNDS_2(512, 8) __global__ void f(T* x) { x->x = at::numeric_limits<int>::max(); }"
     inside = f"namespace at {{ namespace {{ template <class T> {text} }} struct Two {{ int x; }}; }}"
-    inside = f"#include <ATen/cuda/NumericLimits.cuh>\n{inside}"
+    other = "template <class T> __global__ void other(T* x) { *x = absent(1); }"
+    inside = f"#include <ATen/cuda/NumericLimits.cuh>\n{inside}{other}"
     assert "Two" in built(read_source(write(inside), "f<Two>")).text
 
 

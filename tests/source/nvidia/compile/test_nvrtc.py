@@ -128,8 +128,8 @@ f(T* x, int n) {
     x[i] = F::of(x[i]);
   }
 }
-} }
 void launch(const Tensor& x) { f<float, Two><<<1, 64>>>(x.data_ptr<float>(), 1); }
+} }
 """
 
 
