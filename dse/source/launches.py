@@ -76,7 +76,7 @@ class Assumed:
         if is_pointer(self.kind):
             first = ELSEWHERE + seed * _POINTERS
             return Pointer(np.array([*map(address_of, range(first, first + _POINTERS))]), repeats=True)
-        values = 2 * np.random.default_rng(seed).random(4096, np.float32) - 1
+        values = 2 * np.random.default_rng(seed).random(_FRACTIONS, np.float32) - 1
         if "bf" in self.kind:
             return Pointer((values.view(np.uint32) >> 16).astype(np.uint16), repeats=True)
         double, half = (
@@ -88,6 +88,7 @@ class Assumed:
 
 
 _POINTERS = 1024
+_FRACTIONS = 4099  # prime: rows of any usual length hold other numbers than their neighbours
 
 
 def is_pointer(kind: str) -> bool:

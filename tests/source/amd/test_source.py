@@ -151,6 +151,22 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], fo
 
 
 @BOTH
+def test_rows_of_random_arrays_are_not_alike(gpu: GpuFile, folder: Path):
+    """A maximum of 8 rows is new as often as the first of k + 1 numbers is the largest: once in k + 1."""
+    text = """__global__ void f(float* out, const float* a, int pitch) {
+        float most = -9;
+        const int i = blockIdx.x * 256 + threadIdx.x;
+        for (int k = 0; k < 8; ++k) {
+            const float next = a[k * pitch + i];
+            if (next > most) out[k * pitch + i] = most = next;
+        }
+    }"""
+    counts = read(folder / "f.cu", text, gpu, 256, 16, "pitch=4096").counts
+    expected = sum(1 / (k + 1) for k in range(8))
+    assert counts.total("global store", "bytes") == pytest.approx(256 * 4 * expected, rel=0.1)
+
+
+@BOTH
 @pytest.mark.parametrize(
     ("work", "warns"),
     [

@@ -9,7 +9,11 @@
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
 #define __managed__ __attribute__((managed))
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+// As HIP's: clang's own launch_bounds does nothing for AMD's GPUs. The second one is of waves on a SIMD.
+#define __launch_bounds__(...) DSE_BOUNDS(__VA_ARGS__, DSE_THREADS_WAVES, DSE_THREADS_WAVES, DSE_THREADS, )(__VA_ARGS__)
+#define DSE_BOUNDS(a, b, c, bounds, ...) bounds
+#define DSE_THREADS(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#define DSE_THREADS_WAVES(threads, waves, ...) DSE_THREADS(threads) __attribute__((amdgpu_waves_per_eu(waves)))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ // called functions are not executed
 #define __grid_constant__
@@ -266,6 +270,17 @@ template <class M, class T> DSE_DEVICE unsigned long __match_any_sync(M, T value
     }
     return same >> (self & ~(DSE_WIDTH - 1)) & ~0ul >> (64 - DSE_WIDTH);
 }
+#define DSE_REDUCE(name, value)                                                                                        \
+    template <class M, class T> DSE_DEVICE T __reduce_##name##_sync(M, T a)                                            \
+    {                                                                                                                  \
+        for (int by = DSE_WIDTH / 2; by > 0; by /= 2) {                                                                \
+            const T b = __shfl_xor(a, by);                                                                             \
+            a = value;                                                                                                 \
+        }                                                                                                              \
+        return a;                                                                                                      \
+    }
+DSE_REDUCE(add, a + b) DSE_REDUCE(min, b < a ? b : a) DSE_REDUCE(max, a < b ? b : a)
+DSE_REDUCE(and, a & b) DSE_REDUCE(or, a | b) DSE_REDUCE(xor, a ^ b)
 
 // Atomics, of the scope of the GPU, or of a block with _block
 
@@ -413,18 +428,10 @@ DSE_DEVICE float logf(float x) { return __builtin_logf(x); }
 DSE_DEVICE float log2f(float x) { return __builtin_log2f(x); }
 DSE_DEVICE float log10f(float x) { return __builtin_log10f(x); }
 DSE_DEVICE float rsqrtf(float x) { return __builtin_amdgcn_rsqf(x); }
-DSE_DEVICE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 DSE_DEVICE float fmodf(float x, float y) { return x - y * __builtin_truncf(x / y); }
 DSE_DEVICE float fmod(float x, float y) { return fmodf(x, y); }
 DSE_DEVICE double fmod(double x, double y) { return x - y * __builtin_trunc(x / y); }
-DSE_DEVICE float exp10f(float x) { return __builtin_exp2f(x * 3.321928094887362f); }
-DSE_DEVICE float expm1f(float x) { return fabsf(x) < 1e-3f ? x + 0.5f * x * x : expf(x) - 1.0f; }
-DSE_DEVICE float log1pf(float x) { return fabsf(x) < 1e-3f ? x - 0.5f * x * x : logf(x + 1.0f); }
-DSE_DEVICE float cbrtf(float x) { return copysignf(exp2f(log2f(fabsf(x)) / 3.0f), x); }
-DSE_DEVICE float hypotf(float x, float y) { return __builtin_sqrtf(x * x + y * y); }
 DSE_DEVICE float rnorm3df(float x, float y, float z) { return rsqrtf(x * x + y * y + z * z); }
-DSE_DEVICE float sinhf(float x) { return 0.5f * (expf(x) - expf(-x)); }
-DSE_DEVICE float coshf(float x) { return 0.5f * (expf(x) + expf(-x)); }
 DSE_DEVICE float ldexpf(float x, int by) { return __builtin_amdgcn_ldexpf(x, by); }
 DSE_DEVICE float frexpf(float x, int* exponent)
 {
@@ -434,28 +441,14 @@ DSE_DEVICE float frexpf(float x, int* exponent)
 DSE_DEVICE long lroundf(float x) { return (long)__builtin_roundf(x); }
 DSE_DEVICE float powf(float x, float y) { return __builtin_exp2f(y * __builtin_log2f(x)); }
 DSE_DEVICE float pow(float x, int y) { return powf(x, (float)y); }
-DSE_DEVICE float tanhf(float x)
-{
-    const float e = expf(2.0f * __builtin_fabsf(x));
-    return __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
-}
 // The hardware's sine takes turns. Large arguments lose digits here, and cost less than an exact reduction.
 DSE_DEVICE float sinf(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
 DSE_DEVICE float cosf(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
-DSE_DEVICE float tanf(float x) { return sinf(x) / cosf(x); }
 DSE_DEVICE float sinpif(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.5f)); }
 DSE_DEVICE float cospif(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.5f)); }
 #define DSE_SINCOS(name, sine, cosine)                                                                                 \
     DSE_DEVICE void name(float x, float* s, float* c) { *s = sine(x), *c = cosine(x); }
 DSE_SINCOS(sincosf, sinf, cosf) DSE_SINCOS(sincospif, sinpif, cospif)
-DSE_DEVICE float erff(float x)
-{ // Abramowitz and Stegun, 7.1.26
-    const float a = __builtin_fabsf(x), t = 1.0f / (1.0f + 0.3275911f * a);
-    const float p =
-        t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-    return __builtin_copysignf(1.0f - p * expf(-a * a), x);
-}
-DSE_DEVICE float erfcf(float x) { return 1.0f - erff(x); }
 DSE_DEVICE float atanf(float x)
 { // Abramowitz and Stegun, 4.4.49
     const float a = fabsf(x), r = a > 1.0f ? 1.0f / a : a;
@@ -465,28 +458,105 @@ DSE_DEVICE float atanf(float x)
     for (float factor : factors) p = p * (r * r) + factor;
     return copysignf(a > 1.0f ? 1.570796327f - r * p : r * p, x);
 }
-DSE_DEVICE float atan2f(float y, float x) { return atanf(y / x) + (x > 0.0f ? 0.0f : copysignf(3.141592654f, y)); }
-DSE_DEVICE float asinf(float x) { return atanf(x * rsqrtf((1.0f - x) * (1.0f + x))); }
-DSE_DEVICE float acosf(float x) { return 1.570796327f - asinf(x); }
-#define DSE_NO_DOUBLE(name)                                                                                            \
-    __device__ __attribute__((error(#name " is known in single precision only"))) double dse_##name(double);
-#define DSE_SINGLE(name) /* in double precision its constants only */                                                  \
-    DSE_NO_DOUBLE(name)                                                                                                \
+// In double precision, series as long as ROCm's.
+DSE_DEVICE double dse_exp(double x)
+{
+    const double y = __builtin_fmin(__builtin_fmax(x, -746.0), 710.0), n = __builtin_rint(y * 1.4426950408889634);
+    const double r = fma(n, -1.9082149292705877e-10, fma(n, -0.6931471803691238, y));
+    double sum = 0.0, factor = 1.0 / 479001600;
+#pragma unroll
+    for (int k = 12; k >= 0; --k, factor *= k + 1) sum = fma(sum, r, factor);
+    return __builtin_amdgcn_ldexp(sum, (int)n);
+}
+DSE_DEVICE double dse_log(double x)
+{
+    const double half = __builtin_amdgcn_frexp_mant(x);
+    const bool small = half < 2.0 / 3;
+    const double m = small ? 2.0 * half : half, s = (m - 1.0) / (m + 1.0);
+    double sum = 0.0;
+#pragma unroll
+    for (int k = 21; k > 0; k -= 2) sum = fma(sum, s * s, 2.0 / k);
+    return fma(__builtin_amdgcn_frexp_exp(x) - small, 0.6931471805599453, s * sum);
+}
+DSE_DEVICE double dse_sine(double x, int quarters)
+{
+    const double n = __builtin_rint(x * 0.6366197723675814);
+    const double r = fma(n, -6.077100506506192e-11, fma(n, -1.5707963267341256, x)), t = -r * r;
+    double odd = 0.0, even = 0.0, factor = 1.0 / 355687428096000;
+#pragma unroll
+    for (int k = 16; k >= 0; k -= 2) {
+        odd = fma(odd, t, factor);
+        even = fma(even, t, factor *= k + 1);
+        factor *= k;
+    }
+    const int quarter = (int)n + quarters;
+    const double value = quarter & 1 ? even : r * odd;
+    return quarter & 2 ? -value : value;
+}
+DSE_DEVICE double dse_sin(double x) { return dse_sine(x, 0); }
+DSE_DEVICE double dse_cos(double x) { return dse_sine(x, 1); }
+DSE_DEVICE double dse_atan(double x)
+{
+    const double a = __builtin_fabs(x);
+    const bool large = a > 1.0, middle = a > 0.41421356237309503 && a < 2.414213562373095;
+    const double up = middle ? a - 1.0 : large ? -1.0 : a, down = middle ? a + 1.0 : large ? a : 1.0, r = up / down;
+    double sum = 0.0;
+#pragma unroll
+    for (int k = 37; k > 0; k -= 2) sum = fma(sum, -r * r, 1.0 / k);
+    return __builtin_copysign(fma(r, sum, middle ? 0.7853981633974483 : large ? 1.5707963267948966 : 0.0), x);
+}
+#define DSE_DOUBLE(name)                                                                                               \
     DSE_DEVICE float name(float x) { return name##f(x); }                                                              \
-    DSE_DEVICE double name(double x) { return __builtin_constant_p(x) ? __builtin_##name(x) : dse_##name(x); }
-DSE_SINGLE(exp) DSE_SINGLE(exp2) DSE_SINGLE(expm1) DSE_SINGLE(log) DSE_SINGLE(log2) DSE_SINGLE(log10) DSE_SINGLE(log1p)
-DSE_SINGLE(sin) DSE_SINGLE(cos) DSE_SINGLE(tan) DSE_SINGLE(sinh) DSE_SINGLE(cosh) DSE_SINGLE(tanh) DSE_SINGLE(cbrt)
-DSE_SINGLE(asin) DSE_SINGLE(acos) DSE_SINGLE(atan) DSE_SINGLE(erf) DSE_SINGLE(erfc) DSE_NO_DOUBLE(pow)
+    DSE_DEVICE double name(double x) { return dse_##name(x); }
+DSE_DOUBLE(exp) DSE_DOUBLE(log) DSE_DOUBLE(sin) DSE_DOUBLE(cos) DSE_DOUBLE(atan)
+DSE_DEVICE double dse_exp2(double x) { return dse_exp(x * 0.6931471805599453); }
+DSE_DEVICE double dse_log2(double x) { return dse_log(x) * 1.4426950408889634; }
+DSE_DEVICE double dse_log10(double x) { return dse_log(x) * 0.4342944819032518; }
+DSE_DOUBLE(exp2) DSE_DOUBLE(log2) DSE_DOUBLE(log10)
+DSE_DEVICE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+DSE_DEVICE float rsqrt(float x) { return rsqrtf(x); }
 DSE_DEVICE float pow(float x, float y) { return powf(x, y); }
 DSE_DEVICE double pow(double x, double y)
 {
-    return __builtin_constant_p(y) && y == (int)y ? __builtin_powi(x, (int)y) : dse_pow(x);
+    const bool power = __builtin_constant_p(y) && y == (int)y;
+    return power ? __builtin_powi(x, (int)y) : __builtin_copysign(exp(y * log(fabs(x))), x);
 }
 DSE_DEVICE double pow(double x, int y) { return pow(x, (double)y); }
-DSE_DEVICE float atan2(float y, float x) { return atan2f(y, x); }
-DSE_DEVICE double atan2(double y, double x) { return atan(y / x); }
+#define DSE_FUNCTION(name, value) /* of both precisions, T */                                                          \
+    template <class T> DSE_DEVICE T dse_##name(T x) { return value; }                                                  \
+    DSE_DEVICE float name##f(float x) { return dse_##name(x); }                                                        \
+    DSE_DEVICE float name(float x) { return dse_##name(x); }                                                           \
+    DSE_DEVICE double name(double x) { return dse_##name(x); }
+DSE_FUNCTION(exp10, exp2(x * T(3.321928094887362)))
+DSE_FUNCTION(expm1, fabs(x) < T(1e-3) ? x + x * x / 2 : exp(x) - 1)
+DSE_FUNCTION(log1p, fabs(x) < T(1e-3) ? x - x * x / 2 : log(x + 1))
+DSE_FUNCTION(cbrt, copysign(exp2(log2(fabs(x)) / 3), x))
+DSE_FUNCTION(tan, sin(x) / cos(x))
+DSE_FUNCTION(sinh, (exp(x) - exp(-x)) / 2) DSE_FUNCTION(cosh, (exp(x) + exp(-x)) / 2)
+DSE_FUNCTION(tanh, copysign(1 - 2 / (exp(2 * fabs(x)) + 1), x))
+DSE_FUNCTION(asin, atan(x * rsqrt((1 - x) * (1 + x)))) DSE_FUNCTION(acos, T(1.5707963267948966) - asin(x))
+DSE_FUNCTION(asinh, copysign(log(fabs(x) + sqrt(x * x + 1)), x)) DSE_FUNCTION(acosh, log(x + sqrt(x * x - 1)))
+DSE_FUNCTION(atanh, log1p(2 * x / (1 - x)) / 2)
+template <class T> DSE_DEVICE T dse_erf(T x)
+{ // Abramowitz and Stegun, 7.1.26
+    const T a = fabs(x), t = 1 / (1 + T(0.3275911) * a);
+    const T p = t * (T(0.254829592) + t * (T(-0.284496736) + t * (T(1.421413741) + t * (T(-1.453152027) + t * T(1.061405429)))));
+    return copysign(1 - p * exp(-a * a), x);
+}
+DSE_DEVICE float erff(float x) { return dse_erf(x); }
+DSE_DOUBLE(erf)
+DSE_FUNCTION(erfc, 1 - erf(x)) DSE_FUNCTION(normcdf, erfc(x * T(-0.7071067811865476)) / 2)
+template <class T> DSE_DEVICE T dse_atan2(T y, T x)
+{
+    return atan(y / x) + (x > 0 ? T(0) : copysign(T(3.141592653589793), y));
+}
+DSE_DEVICE float atan2f(float y, float x) { return dse_atan2(y, x); }
+DSE_DEVICE float atan2(float y, float x) { return dse_atan2(y, x); }
+DSE_DEVICE double atan2(double y, double x) { return dse_atan2(y, x); }
+DSE_DEVICE float hypotf(float x, float y) { return __builtin_sqrtf(x * x + y * y); }
 DSE_DEVICE float hypot(float x, float y) { return hypotf(x, y); }
 DSE_DEVICE double hypot(double x, double y) { return __builtin_sqrt(x * x + y * y); }
+DSE_DEVICE void sincos(double x, double* s, double* c) { *s = sin(x), *c = cos(x); }
 template <class T> DSE_DEVICE bool isnan(T x) { return __builtin_isnan(x); }
 template <class T> DSE_DEVICE bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> DSE_DEVICE bool isfinite(T x) { return __builtin_isfinite(x); }
@@ -501,25 +571,32 @@ DSE_DEVICE float __sinf(float x) { return __builtin_amdgcn_sinf(x * 0.1591549430
 DSE_DEVICE float __cosf(float x) { return __builtin_amdgcn_cosf(x * 0.15915494309189535f); }
 DSE_SINCOS(__sincosf, __sinf, __cosf)
 DSE_DEVICE float __fdividef(float x, float y) { return x * __builtin_amdgcn_rcpf(y); }
-DSE_DEVICE float __frcp_rn(float x) { return 1.0f / x; }
+#define DSE_ROUNDED(mode, round) /* towards the nearest in arithmetic */                                               \
+    DSE_DEVICE float __fadd_##mode(float x, float y) { return x + y; }                                                 \
+    DSE_DEVICE float __fsub_##mode(float x, float y) { return x - y; }                                                 \
+    DSE_DEVICE float __fmul_##mode(float x, float y) { return x * y; }                                                 \
+    DSE_DEVICE float __fdiv_##mode(float x, float y) { return x / y; }                                                 \
+    DSE_DEVICE float __frcp_##mode(float x) { return 1.0f / x; }                                                       \
+    DSE_DEVICE float __fsqrt_##mode(float x) { return __builtin_sqrtf(x); }                                            \
+    DSE_DEVICE float __fmaf_##mode(float x, float y, float z) { return __builtin_fmaf(x, y, z); }                      \
+    DSE_DEVICE double __dadd_##mode(double x, double y) { return x + y; }                                              \
+    DSE_DEVICE double __dsub_##mode(double x, double y) { return x - y; }                                              \
+    DSE_DEVICE double __dmul_##mode(double x, double y) { return x * y; }                                              \
+    DSE_DEVICE double __ddiv_##mode(double x, double y) { return x / y; }                                              \
+    DSE_DEVICE double __drcp_##mode(double x) { return 1.0 / x; }                                                      \
+    DSE_DEVICE double __dsqrt_##mode(double x) { return __builtin_sqrt(x); }                                           \
+    DSE_DEVICE double __fma_##mode(double x, double y, double z) { return __builtin_fma(x, y, z); }                    \
+    DSE_DEVICE float __double2float_##mode(double x) { return (float)x; }                                              \
+    DSE_CONVERTED(mode, round, int, int) DSE_CONVERTED(mode, round, uint, unsigned)                                    \
+    DSE_CONVERTED(mode, round, ll, long long) DSE_CONVERTED(mode, round, ull, unsigned long long)
+#define DSE_CONVERTED(mode, round, name, type)                                                                         \
+    DSE_DEVICE type __float2##name##_##mode(float x) { return (type)round(x); }                                        \
+    DSE_DEVICE type __double2##name##_##mode(double x) { return (type)round(x); }                                      \
+    DSE_DEVICE float __##name##2float_##mode(type x) { return (float)x; }                                              \
+    DSE_DEVICE double __##name##2double_##mode(type x) { return (double)x; }
+DSE_ROUNDED(rn, rint) DSE_ROUNDED(rz, ) DSE_ROUNDED(rd, floor) DSE_ROUNDED(ru, ceil)
 DSE_DEVICE float __frsqrt_rn(float x) { return rsqrtf(x); }
-DSE_DEVICE float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
-DSE_DEVICE float __fdiv_rn(float x, float y) { return x / y; }
-DSE_DEVICE float __fmul_rn(float x, float y) { return x * y; }
-DSE_DEVICE float __fadd_rn(float x, float y) { return x + y; }
-DSE_DEVICE float __fsub_rn(float x, float y) { return x - y; }
-DSE_DEVICE double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
-DSE_DEVICE float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 DSE_DEVICE float __saturatef(float x) { return __builtin_amdgcn_fmed3f(x, 0.0f, 1.0f); }
-DSE_DEVICE int __float2int_rz(float x) { return (int)x; }
-DSE_DEVICE int __float2int_rn(float x) { return (int)__builtin_rintf(x); }
-DSE_DEVICE int __float2int_rd(float x) { return (int)__builtin_floorf(x); }
-DSE_DEVICE int __float2int_ru(float x) { return (int)__builtin_ceilf(x); }
-DSE_DEVICE unsigned __float2uint_rz(float x) { return (unsigned)x; }
-DSE_DEVICE unsigned __float2uint_rn(float x) { return (unsigned)__builtin_rintf(x); }
-DSE_DEVICE int __double2int_rn(double x) { return (int)__builtin_rint(x); }
-DSE_DEVICE float __int2float_rn(int x) { return (float)x; }
-DSE_DEVICE float __uint2float_rn(unsigned x) { return (float)x; }
 DSE_DEVICE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
 DSE_DEVICE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
 DSE_DEVICE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }

@@ -95,13 +95,14 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
         *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
         *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
+        "-fdelayed-template-parsing",  # as NVRTC: names that only other templates use may be missing
         *("-include", str(PRELUDE), f"-I{HEADERS}", "-I.", *(f"-I{folder}" for folder in source.folders)),
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={value}" for name, value in macros), *source.options),
     ]
-    instance = (
-        f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n' if "<" in source.kernel else ""
-    )
+    instance = ""
+    if "<" in source.kernel:
+        instance = f'\n{nvrtc.opens(source)}#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
     folders = [HERE, *source.folders]
 
     def compiled(text: str, headers: Mapping[str, str]) -> Ran:
@@ -112,18 +113,17 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     headers = _inside(dict(source.stand_ins)) | empty
     ran = compiled(source.text, headers)
     if not (ran.stopped or ran.code):  # retry without code for the host
-        text, own = nvrtc.of_device(source)
-        others = {name: nvrtc.forward(first) for name, first in source.other_names}
-        every = dict(source.headers) | others | own  # also unchanged ones: they find the others beside them
+        text, every = nvrtc.of_device(source)
         ran = compiled(f"{_FORCED_LINES}{text}", headers | _inside(every))
         if "attributes are not compatible" in ran.log:  # a kernel is declared twice, or specialised
             every = {name: _marked(content) for name, content in every.items()}
             ran = compiled(f"{_FORCED_LINES}{_marked(text)}", headers | _inside(every))
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
-    if not ran.code:
+    unlike = "'dse_kernel' with type" in ran.log  # its template arguments do not tell which one it is
+    if not (ran.code or unlike):
         return _failure(name, ran.log)
-    if ".amdhsa_kernel" not in ran.code:
+    if unlike or ".amdhsa_kernel" not in ran.code:
         raise no_kernel(source.path, source.kernel, declared_in(*source.texts) if source.kernel else [])
     return Built(without_debug(ran.code), clang().version)
 

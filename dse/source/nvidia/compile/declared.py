@@ -12,7 +12,7 @@ import numpy as np
 from dse.core.commas import split
 from dse.source.nvidia.compile.argument_types import kind_of
 from dse.source.nvidia.compile.host_code import closed
-from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names, plain
+from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declarations, declared_in, names, plain
 from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.nvidia.sass import elf, listing
 
@@ -44,7 +44,8 @@ def kernels_in(source: CudaSource) -> list[str]:
 def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     """Return the parameters of the source's kernel, or of its only one; None if they are not found.
 
-    Declarations by macros are not seen. Parameters of PTX and cubins with 8 bytes count as pointers.
+    Declarations by macros with arguments are not seen. Parameters of PTX and cubins with 8 bytes count as
+    pointers.
 
     **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
     """
@@ -55,12 +56,12 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
         return None
     built = Path(source.path).suffix == ".ptx"
     pattern = _ENTRY if built else KERNEL
-    places = ((text, match) for text in map(plain, source.texts) for match in pattern.finditer(text))
+    places = ((text, match) for text in declarations(*source.texts) for match in pattern.finditer(text))
     for text, match in places:
         if not source.kernel or names(source.kernel, match[1]):
             start = text.find("(", match.end(1)) + 1
             parts = split(text[start : closed(text, start, len(text), ")")], "()[]{}<>")
-            declarations = list(filter(None, map(str.strip, parts)))
+            stated = list(filter(None, map(str.strip, parts)))
             break
     else:
         return None
@@ -69,9 +70,9 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
             Declared(
                 declaration.split()[-1], bool(re.search(r"\.[bsu]64\b", declaration)), ".f" in declaration
             )
-            for declaration in declarations
+            for declaration in stated
         )
-    parameters = [_declared(declaration) for declaration in declarations if declaration != "void"]
+    parameters = [_declared(declaration) for declaration in stated if declaration != "void"]
     texts = [*map(plain, source.texts)]
     return tuple(_completed(parameter, texts) for parameter in parameters if parameter is not None)
 

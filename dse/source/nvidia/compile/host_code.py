@@ -161,9 +161,10 @@ def implied(*texts: str, known: str = "") -> str:
         if not known or re.search(rf"\b{name}\b", known)
     ]
     std = _STD.read_text(encoding="utf-8")
-    if named & set(_IN_STD.findall(std)):
+    of_pytorch = any(_OF_PYTORCH.fullmatch(header) for text in texts for header in _INCLUDED.findall(text))
+    if named & set(_IN_STD.findall(std)) or (of_pytorch and "numeric_limits" in words):
         made.append(std)
-    if any(_OF_PYTORCH.fullmatch(header) for text in texts for header in _INCLUDED.findall(text)):
+    if of_pytorch:
         made.append(_TORCH.read_text(encoding="utf-8"))
     return "".join(f"{line}\n" for line in made)
 
@@ -310,20 +311,24 @@ _MASKED = re.compile(  # comments, strings, characters and directives
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE | re.DOTALL)
 _BRACKET = re.compile(r"[(){}\[\];=]")
 _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
-_NO_VALUE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*\w)|\boperator\s*[^\s\w(]+")  # where = assigns nothing
+_ROUND = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_ANGLES = rf"<(?:[^<>{{}}()]|{_ROUND}|<(?:[^<>{{}}()]|{_ROUND}|<(?:[^<>{{}}()]|{_ROUND})*+>)*+>)*+>"
+_TEMPLATE = rf"\btemplate\s*{_ANGLES}"
+_NO_VALUE = re.compile(rf"{_TEMPLATE}|\boperator\s*[^\s\w(]+")  # where = assigns nothing
 _ACCESS = re.compile(r"^\s*(?:(?:public|private|protected)\s*:\s*)*")  # in front of a member
 _TYPE_NAME = re.compile(  # of a declaration
-    r"(?:template\s*<[^{}]*?>\s*)*(?:(?:struct|class|union|enum)\s+(\w+)\s*[:{]|using\s+(\w+)\s*="
+    rf"(?:{_TEMPLATE}\s*)*(?:(?:struct|class|union|enum)\s+(\w+)\s*[:{{]|using\s+(\w+)\s*="
     r"|typedef\b.*\b(\w+)\s*;\Z)",
     re.DOTALL,
 )
 _TYPE = re.compile(
-    r"\s*(?:(?:template\s*<[^{}]*?>|(?:__align__|alignas)\s*\([^()]*\))\s*)*"
+    rf"\s*(?:(?:{_TEMPLATE}|(?:__align__|alignas)\s*\([^()]*\))\s*)*"
     r"(?:typedef|struct|class|union|enum)\b"
 )
 _HOST_ONLY = (
     r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b"
-    r"|\b(?:at|torch|c10)::(?!Half\b|BFloat16\b|(?:acc|opmath)_type\b|\w*TensorAccessor|\w+PtrTraits\b)"
+    r"|\b(?:at|torch|c10)::(?!Half\b|BFloat16\b|(?:acc|opmath)_type\b|\w*TensorAccessor|\w+PtrTraits\b"
+    r"|numeric_limits\b|_isnan\b|ceil_div\b|cuda::detail::CUDA_NUM_THREADS\b)"
 )
 _OF_HOST_STD = (  # under `using namespace std`
     r"\b(?:vector|deque|list|(?:unordered_)?(?:map|set)|(?:priority_)?queue|stack|function|(?:shared|unique)_ptr)\s*<"

@@ -24,9 +24,9 @@ from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Settings
 from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.host_code import for_host, implied, of_cuda, stand_in, without_host
+from dse.source.nvidia.compile.host_code import for_host, implied, masked, of_cuda, stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
-from dse.source.nvidia.compile.kernel_names import chosen, declared_in, names, no_kernel
+from dse.source.nvidia.compile.kernel_names import chosen, declared_in, names, no_kernel, opened
 from dse.source.nvidia.compile.options import check, split
 from dse.source.nvidia.compile.outside import ask
 from dse.source.nvidia.sass import elf, listing
@@ -60,6 +60,11 @@ class CudaSource:
     def texts(self) -> tuple[str, ...]:
         """The source's text and those of its headers."""
         return (self.text, *(text for _, text in self.headers))
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Texts of its headers by name; a further name of one has an `#include` of the first."""
+        return dict(self.headers) | {name: f"#include <{first}>\n" for name, first in self.other_names}
 
     @property
     def compiler(self) -> str:
@@ -220,8 +225,9 @@ def _with_headers_left_out(failure: Failure, source: CudaSource) -> Failure:
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
     """Compile a text unchanged or, if that fails, without the code for the host in it and its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
-    text, own = of_device(source) if made.status else (source.text, {})
-    if text != source.text or own or "without execution space" in made.log:
+    kept = source.text, source.named
+    text, own = of_device(source) if made.status else kept
+    if (text, own) != kept or "without execution space" in made.log:
         unmarked = "--device-as-default-execution-space"  # applies to the rest: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made
@@ -229,18 +235,20 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
 
 @lru_cache(maxsize=16)
 def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
-    """Return the text and changed headers, without code for the host, with nvcc's own definitions."""
+    """Return the text and its headers by name, without code for the host, with nvcc's own definitions.
+
+    Unchanged headers are among them: a header that is in no folder finds none beside it.
+    """
     text, *contents = without_host(*source.texts)
-    blanked = zip(source.headers, contents, strict=True)
     if names := implied(text, *contents, known=source.known):
         text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
-    changed = {name: content for (name, before), content in blanked if content != before}
-    return text, changed | {name: forward(first) for name, first in source.other_names if first in changed}
+    return text, source.named | dict(zip(dict(source.headers), contents, strict=True))
 
 
-def forward(header: str) -> str:
-    """Return the text of a header that has only the contents of another."""
-    return f"#include <{header}>\n"
+@lru_cache(maxsize=16)
+def opens(source: CudaSource) -> str:
+    """Return directives after which the source's kernel is known without its namespaces."""
+    return opened("\n".join(map(masked, source.texts)), source.kernel)
 
 
 def _with_headers(
@@ -253,7 +261,7 @@ def _with_headers(
 ) -> Answer:
     """Compile a text, with replacements of missing headers of the host."""
     name, headers = Path(source.path).name, dict(source.stand_ins) | dict(own)
-    whole = _with_macros(text, name, defines)
+    whole = _with_macros(text, name, defines) + (f"\n{opens(source)}" if expression else "")
     while True:
         before = tuple(headers.items())
         made = ask(Request("nvrtc", whole, name, options, expression, before), source.folders)

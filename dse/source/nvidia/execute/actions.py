@@ -135,7 +135,7 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
         taints, taint = machine.taint, 0
         for slot in reads:
             taint = taint | taints[slot]
-        if step.guard >= 0:
+        if step.guard >= 0 and step.guard_shows:
             taint = taint | taints[step.guard]
         written = guarded
         if of_warps:  # one lane determines its warp's value

@@ -207,8 +207,8 @@ def _logic(registers: RegisterChanges, step: Step) -> None:
 
 def _minimum(registers: RegisterChanges, step: Step) -> None:
     values, integers = _values(step), _integers(step)
-    if registers.change_inside(*values):
-        raise Irregular(_INSIDE_TOO)
+    if step.has("RELU") or registers.change_inside(*values):
+        raise Irregular("a third term" if step.has("RELU") else _INSIDE_TOO)
     *terms, other = values  # VIADDMNMX: of the sum of two and a third
     word = total(*(registers.value(term, UINT32) for term in terms)) & 0xFFFFFFFF
     left = word if integers is UINT32 else signed(word)

@@ -50,8 +50,7 @@ def mark_needed(
     packed = _Packed(program)
     memory = _Memory(program, global_stores, purpose, copies, packed.end)
     predecessors = predecessors_of([block.successors for block in program.blocks])
-    under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
-    votes = _votes(program, predecessors) if under_guards else {}
+    votes = _votes(program, predecessors)
     facts = [[_facts(step, memory, packed) for step in block.steps] for block in program.blocks]
     # Warps in different code exchange words of shared memory, if they synchronise by barriers there.
     parted = any(step.opcode == "SYNCS" for step in program.steps)
@@ -66,8 +65,8 @@ def mark_needed(
                 wanted[guard] = wanted.get(guard, 0) | bits
         for fact in reversed(facts[index]):
             if mark:
-                fact[-1].alone = packed.alone(fact[-1], wanted)
-            needed = _step_back(wanted, fact, votes, under_guards)
+                _mark_uses(fact, wanted, packed)
+            needed = _step_back(wanted, fact, votes)
             if mark:
                 fact[-1].needed = needed
         return wanted
@@ -82,10 +81,18 @@ def mark_needed(
     return [packed.whole(reduce(or_, wanted.values(), 0)) for wanted in live]
 
 
-def _step_back(wanted: Wanted, fact: Fact, votes: Votes, under_guards: bool) -> bool:
+def _mark_uses(fact: Fact, wanted: Wanted, packed: "_Packed") -> None:
+    """Set what is known of the uses of a step's results: `alone` and `guard_shows`."""
+    *_, written, step = fact
+    own = step.guard, step.guard_negated
+    step.alone = packed.alone(step, wanted)
+    step.guard_shows = any(bits & written for guard, bits in wanted.items() if guard != own)
+
+
+def _step_back(wanted: Wanted, fact: Fact, votes: Votes) -> bool:
     """Update the live slots from after a step to before it; return whether the step is needed."""
     always, wanted_by, kills, reads, written, step = fact
-    guard = (step.guard, step.guard_negated) if under_guards and step.guard >= 0 else None
+    guard = (step.guard, step.guard_negated) if step.guard >= 0 else None
     if len(wanted) == 1 and guard is None:  # the usual case: nothing is under a guard
         bits = wanted[None]
         wanted[None] = (bits & ~kills | reads if bits & wanted_by else bits) | always

@@ -214,8 +214,18 @@ _row("IADD.CO IADD3.CO UIADD3.CO", "int32", "K=k*", s.carried_total)
 _row("IADD3.X UIADD3.X IADD3.X.CO UIADD3.X.CO", "int32", "K=k*p*", s.carried_total)
 _row("IADD.64.CO IADD3.64.CO UIADD3.64.CO", "int32", "U?=U")
 _row("IABS UIABS", "int32", "i=i", np.abs)
-_row("IMNMX UIMNMX VIMNMX UVIMNMX", "int32", "tc=ttp", s.minimum)
-_row("VIADDMNMX UVIADDMNMX", "int32", "tc=tttp", lambda a, b, c, p: s.minimum(a + b, c, p))
+for _names, _form, _function in (
+    ("IMNMX UIMNMX VIMNMX UVIMNMX", "tc=ttp", s.minimum),
+    ("VIADDMNMX UVIADDMNMX", "tc=tttp", lambda a, b, c, p: s.minimum(a + b, c, p)),
+    ("VIMNMX3 UVIMNMX3", "tc=tttp", lambda a, b, c, p: s.minimum(s.minimum(a, b, p)[0], c, p)),
+):
+    _row(_names, "int32", _form, _function)
+    _row(
+        _names.replace("MX", "MX.RELU").replace("MX.RELU3", "MX3.RELU"),
+        "int32",
+        _form,
+        s.not_negative(_function),
+    )
 _row("ISETP UISETP", "int32", "C=mtt", s.integer_test)
 _row("ISETP.EX UISETP.EX", "int32", "C=mttp", s.extended_test)
 _row("LEA ULEA", "int32", "K=ukn", s.scaled_add)
@@ -236,9 +246,7 @@ for _sign, _factors in (("", "ii"), (".U32", "uu")):
         _row(f"IMAD.WIDE{_name} UIMAD.WIDE{_name}", "imul32", f"Uc={_factors}{_added}", s.wide_product)
         _row(f"IMAD.HI{_name} UIMAD.HI{_name}", "imul32", f"uc={_factors}{_added}", s.high_product)
 _row("IDP IDP4A IMAD32I IMUL IMUL32I XMAD", "imul32")
-_row(
-    "BFE BFI CSET I2IP UI2IP IADD2 ICMP ISCADD ISCADD32I ISET VABSDIFF VABSDIFF4 VADD VIMNMX3 UCLEA", "int32"
-)
+_row("BFE BFI CSET I2IP UI2IP IADD2 ICMP ISCADD ISCADD32I ISET VABSDIFF VABSDIFF4 VADD UCLEA", "int32")
 _row("CSETP", "int32", "PP=u")
 
 # Logic on bits and on predicates, shifts, and bit counts and permutations.

@@ -53,6 +53,7 @@ class Step:
     jump: int = -1  # index of the target basic block; -1 if it has none
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated
+    guard_shows: bool = True  # whether threads where it does not hold use what the step left as it was
     alone: bool = False  # whether it changes bits of a register of which others are not used
     of_products: bool = False  # whether it waits at an mbarrier for a block's products of matrices
 

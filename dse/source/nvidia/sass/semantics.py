@@ -106,6 +106,16 @@ def minimum(a: Array, b: Array, smaller: Array) -> tuple[Array, Test]:
     return np.where(smaller, np.minimum(a, b), np.maximum(a, b)), lambda: a < b
 
 
+def not_negative(function: Callable[..., tuple[Array, Test]]) -> Callable[..., tuple[Array, Test]]:
+    """Return a function of integers with 0 in place of negative results (.RELU)."""
+
+    def positive(*sources: Array) -> tuple[Array, Test]:
+        value, test = function(*sources)
+        return np.maximum(value, 0), test
+
+    return positive
+
+
 def select(a: Array, b: Array, condition: Array) -> Array:
     """The first where the predicate holds, else the second."""
     return np.where(condition, a, b)

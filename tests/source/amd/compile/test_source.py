@@ -1,5 +1,6 @@
 """CUDA and HIP files compiled for AMD GPUs by clang, without ROCm."""
 
+import math
 import re
 
 import numpy as np
@@ -29,6 +30,18 @@ def test_the_compiler_tells_its_version_and_targets():
     assert clang().version.startswith("clang ")
     assert all(map(knows, (0x802, 0x906, 0x90A, 0x942, 0x1032, 0x1100)))
     assert not knows(0x123)
+
+
+@pytest.mark.parametrize("bounds", ["128", "N * 4, 1", "N * 4, 1, 1"])
+def test_the_stated_size_of_a_block_leaves_its_threads_more_registers(write, bounds):
+    sums = "float s[200]; for (auto& t : s) t = *x++; while (n--) for (auto& t : s) t *= t + x[n];"
+    text = "template <int N> __global__ void {} f(float* x, int n) {{ {} for (auto& t : s) *x++ = t; }}"
+    held, free = (
+        parse(built(read_source(write(text.format(stated, sums)), "f<32>"), 0x942).text, None)
+        for stated in (f"__launch_bounds__({bounds})", "")
+    )
+    assert held.vgprs > 200
+    assert free.vgprs == 128
 
 
 @pytest.mark.slow
@@ -73,6 +86,18 @@ def test_pairs_are_added_by_one_instruction_where_there_is_one_else_by_swapping(
     assert built(source).text.count("atomic_cmpswap") == 2
 
 
+def _erf(x):
+    return np.vectorize(math.erf)(x)
+
+
+def _of_8_lanes(x):
+    return np.repeat(x.reshape(-1, 8).sum(1), 8)
+
+
+def _of_32_lanes(x):
+    return np.repeat(np.trunc(x).reshape(-1, 32).sum(1), 32) + 3
+
+
 NUMBERS = {  # single precision, by expressions of C and of NumPy
     "atanf(x)": np.arctan,
     "atan2f(x, -2.0f)": lambda x: np.arctan2(x, -2.0),
@@ -98,23 +123,56 @@ NUMBERS = {  # single precision, by expressions of C and of NumPy
     "__umul64hi(3ull << 62, 4)": lambda x: 0 * x + 3,
     "(float)fmin(log2((double)4.0), (double)x)": lambda x: np.minimum(2, x),
     "max((int)x, 2u)": lambda x: np.where(np.trunc(x) < 0, 2.0**32 + np.trunc(x), np.maximum(np.trunc(x), 2)),
+    "__fmaf_rd(x, 2, 1) + __float2int_ru(x) + __double2ull_rn(8)": lambda x: 2 * x + 9 + np.ceil(x),
+    "tanhf(x) + atanhf(x / 9) + normcdff(x)": lambda x: (
+        np.tanh(x) + np.arctanh(x / 9) + (1 + _erf(x / 2**0.5)) / 2
+    ),
+    "(float)__reduce_add_sync(~0u, (int)x) + __reduce_max_sync(~0u, 3u)": _of_32_lanes,
+    "cooperative_groups::reduce(tile, x, cooperative_groups::plus<float>())": _of_8_lanes,
+    "cooperative_groups::inclusive_scan(tile, x)": lambda x: x.reshape(-1, 8).cumsum(1).ravel(),
+    "cooperative_groups::exclusive_scan(tile, x)": lambda x: x.reshape(-1, 8).cumsum(1).ravel() - x,
+}
+DOUBLES = {
+    "exp(x) + exp(-800.0)": np.exp,
+    "log(fabs(x)) + log2(4 * fabs(x)) + log10(3 * x * x)": lambda x: (
+        np.log(abs(x)) + np.log2(4 * abs(x)) + np.log10(3 * x * x)
+    ),
+    "sin(x)": np.sin,
+    "cos(50 * x)": lambda x: np.cos(50 * x),
+    "tan(x)": np.tan,
+    "atan(x)": np.arctan,
+    "atan2(x, -0.5)": lambda x: np.arctan2(x, -0.5),
+    "asin(x / 9) + acosh(fabs(x) + 2)": lambda x: np.arcsin(x / 9) + np.arccosh(abs(x) + 2),
+    "tanh(x) * sinh(x) / cosh(x)": lambda x: np.tanh(x) ** 2,
+    "pow(fabs(x), 1.7)": lambda x: abs(x) ** 1.7,
+    "cbrt(x)": np.cbrt,
 }
 
 
-def test_numbers_are_those_of_numpy(write):
-    x = np.array([-8.5, -2, -1, -0.25, 0.125, 0.5, 1, 1.5, 2, 3, 7.75, 8] * 3 + [4] * 28, np.float32)
-    assigned = "".join(f"out[{row} * 64 + i] = {code};\n" for row, code in enumerate(NUMBERS))
-    text = "__global__ void all(float* out, const float* in) { int i = threadIdx.x; float x = in[i];\n"
+@pytest.mark.parametrize(
+    ("kind", "codes", "rtol"),
+    [(np.float32, NUMBERS, 1e-5), (np.float64, DOUBLES, 1e-13)],
+    ids=["single", "double"],
+)
+def test_numbers_are_those_of_numpy(write, kind, codes, rtol):
+    x = np.array([-8.5, -2, -1, -0.25, 0.125, 0.5, 1, 1.5, 2, 3, 7.75, 8] * 3 + [4] * 28, kind)
+    assigned = "".join(f"out[{row} * 64 + i] = {code};\n" for row, code in enumerate(codes))
+    name = "float" if kind == np.float32 else "double"
+    text = f"""#include <cooperative_groups/reduce.h>
+    #include <cooperative_groups/scan.h>
+    __global__ void all({name}* out, const {name}* in) {{ int i = threadIdx.x; {name} x = in[i];
+    auto tile = cooperative_groups::tiled_partition<8>(cooperative_groups::this_thread_block());
+    """
     made = built(
         read_source(write(f"#include <vector_functions.h>\n#include <cuda_bf16.h>\n{text}{assigned}}}"))
     )
-    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [np.zeros(len(NUMBERS) * 64, np.float32), x])
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [np.zeros(len(codes) * 64, kind), x])
     machine, _ = execute(code_of(parse(made.text, None)), launch, [(0, 0, 0)], skip_loops=False)
     stored = machine.memory.regions[1]
     assert stored is not None
-    rows = stored[: len(NUMBERS) * 256].view(np.float32).reshape(-1, 64)
-    for result, (code, expected) in zip(rows, NUMBERS.items(), strict=True):
-        np.testing.assert_allclose(result, expected(x.astype(float)), rtol=1e-5, atol=1e-6, err_msg=code)
+    rows = stored[: len(codes) * 64 * x.itemsize].view(kind).reshape(-1, 64)
+    for result, (code, expected) in zip(rows, codes.items(), strict=True):
+        np.testing.assert_allclose(result, expected(x.astype(float)), rtol=rtol, atol=rtol / 10, err_msg=code)
 
 
 def test_vectors_of_hip_have_operators_and_those_of_cuda_do_not(write):
@@ -178,10 +236,6 @@ MISSING = "1: include: found no {} beside the file or in the folders given (give
         ("__global__ void f(int* x) { *x = TILE; }", "1:34: error: use of undeclared identifier 'TILE'"),
         ('#include "none.h"\n', MISSING.format("none.h")),
         ("#include <mma.h>\n", MISSING.format("mma.h")),  # CUDA's, if installed
-        (
-            "__global__ void f(double* x) { *x = exp(*x + exp(-2.0)); }",
-            " exp is known in single precision only",
-        ),
     ],
 )
 def test_what_the_compiler_says_is_one_line(write, text, expected):
@@ -236,6 +290,17 @@ def test_other_files_targets_and_templates_without_arguments_are_refused(write):
     template = write("template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }", "f.hip")
     with pytest.raises(DseError, match=r"found scale without template arguments, expected scale<...>"):
         compile_source(read_source(template, "scale"), GFX90A, ())
+    two = write("template <class T, class S> __global__ void f(T* x, S n) { x[n] *= n; }", "f.hip")
+    with pytest.raises(DseError, match=r"found f<float>, expected every template argument of f, also those"):
+        compile_source(read_source(two, "f<float>"), GFX90A, ())
+
+
+def test_a_kernel_is_found_in_its_namespaces(write):
+    text = "C10_LAUNCH_BOUNDS_2(512, 8) __global__ void f(T* x) { x->x = at::numeric_limits<int>::max(); }"
+    inside = f"namespace at {{ namespace {{ template <class T> {text} }} struct Two {{ int x; }}; }}"
+    other = "template <class T> __global__ void other(T* x) { *x = absent(1); }"
+    inside = f"#include <ATen/cuda/NumericLimits.cuh>\n{inside}{other}"
+    assert "Two" in built(read_source(write(inside), "f<Two>")).text
 
 
 def test_options_are_in_the_digest_and_on_a_list(write):

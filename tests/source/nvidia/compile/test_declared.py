@@ -25,6 +25,7 @@ PTX = """
     ("text", "kernel", "expected"),
     [
         ("__global__ void k(const float* x, float y[], int n = 3)", "", "x* y* n"),
+        ('#define KERNEL extern "C" __global__\nKERNEL void k(int a);', "k", "a"),
         ("__global__ void __launch_bounds__(128, 2) k(float a, double* /* int b, */ c)", "k", "a. c*"),
         ("template <int N, class T> __global__ void k(T* a, std::array<int, 3> b)", "k<4, float>", "a* b"),
         ("__global__ void j(int a); __global__ void k(void)", "_Z1kv", ""),

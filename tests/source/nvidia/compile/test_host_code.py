@@ -83,14 +83,18 @@ def test_a_file_is_compiled_as_it_ships(tmp_path):
     assert [parameter.size for parameter in actual.binary.parameters] == [4, 8, 4]
 
 
-def test_a_header_is_read_as_the_file_whatever_its_name(tmp_path):
+@pytest.mark.parametrize("folders", [["headers"], []])
+def test_a_header_is_read_as_the_file_whatever_its_name(tmp_path, folders):
     folder = tmp_path / "headers"
     folder.mkdir()
-    (folder / "kernels.cuh").write_text("#pragma once\n" + AS_IT_SHIPS)
+    (folder / "kernels.cuh").write_text('#pragma once\n#include "beside.cuh"\n' + AS_IT_SHIPS)
+    (folder / "beside.cuh").write_text("#pragma once\n")
     path = tmp_path / "main.cu"
-    names = '#include "kernels.cuh"\n#include "headers/kernels.cuh"\n'
+    names = "".join(
+        f'#include "{name}"\n' for name in ("headers/kernels.cuh", *("kernels.cuh" for _ in folders))
+    )
     path.write_text(names + "#include <fstream>\nvoid print(std::ofstream &file);\n")
-    source = read_source(path, "scale<64, 4>", [folder])
+    source = read_source(path, "scale<64, 4>", [tmp_path / name for name in folders])
     assert isinstance(compile_source(source, 80, {}), Compiled)
     assert [item.name for item in parameters_of(source) or ()] == ["n", "x", "tile"]
     assert kernels_in(source) == ["scale"]

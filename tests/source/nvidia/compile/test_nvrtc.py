@@ -7,6 +7,8 @@ import pytest
 
 from dse.errors import DseError
 from dse.source.nvidia.compile import nvrtc as subject
+from dse.source.nvidia.compile.declared import parameters_of
+from dse.source.nvidia.compile.kernel_names import opened
 from dse.source.nvidia.compile.nvrtc import Compiled, Failure, compile_source, read_source
 from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import _nvdisasm, disassemble
@@ -77,12 +79,77 @@ def test_spills_and_warnings_are_reported(write):
     assert "ptxas" not in result.log
 
 
+IN_NAMESPACES = """
+template <class T> __global__ void g(T x);
+namespace a {
+namespace b { namespace {
+struct Two {};
+template <class T> __global__ void f(T x) { if (x) { x = 1; } }
+template <class T> __global__ void g(T x);
+} }
+template <class T> __global__ void f(T x, int n);
+__global__ void h() {}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "scopes"),
+    [
+        ("f<Two>", "a,a::b"),
+        ("g<Two>", ""),  # it is outside of them too
+        ("a::b::f<a::b::Two>", ""),
+        ("h", "a"),
+    ],
+)
+def test_namespaces_of_a_kernel_need_not_be_named(kernel: str, scopes: str):
+    assert opened(IN_NAMESPACES, kernel) == "".join(
+        f"using namespace {scope};\n" for scope in scopes.split(",") if scope
+    )
+
+
+IN_PYTORCH = """
+#include <ATen/cuda/Atomic.cuh>
+#include <c10/macros/Macros.h>
+namespace at::native { namespace {
+using at::cuda::detail::CUDA_NUM_THREADS;
+template <class T, int N, template <class U> class Traits = DefaultPtrTraits>
+PackedTensorAccessor32<T, N, Traits> none() { return {nullptr, nullptr}; }
+struct Two { static __device__ float of(float x) { return x + x; } };
+template <class T, class F> __global__ void
+#if !defined(USE_ROCM)
+C10_LAUNCH_BOUNDS_1(CUDA_NUM_THREADS)
+#endif
+f(T* x, int n) {
+  CUDA_KERNEL_LOOP(i, at::ceil_div(n, 2)) {
+    static_assert(sizeof(i) == 4);
+    if (at::_isnan(x[i])) x[i] = at::numeric_limits<T>::lower_bound();
+    else if (x[i] > float(at::numeric_limits<Half>::max())) break;
+    x[i] = F::of(x[i]);
+  }
+}
+void launch(const Tensor& x) { f<float, Two><<<1, 64>>>(x.data_ptr<float>(), 1); }
+} }
+"""
+
+
+def test_a_kernel_is_found_in_its_namespaces(write):
+    source = read_source(write(IN_PYTORCH), "f<float, Two>")
+    assert isinstance(compile_source(source, 90, {}), Compiled)
+    assert [parameter.name for parameter in parameters_of(source) or ()] == ["x", "n"]
+
+
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
         ("", "kernel: found several, expected one of clear, _Z6negatePf"),
         ("other", "kernel: found no other, expected one of scale, negate, clear"),
         ("scale", "kernel: found scale without template arguments, expected scale<...>"),
+        (
+            "scale<float>",
+            "kernel: found scale<float>, expected every template argument of scale, "
+            "also those that a call leaves out",
+        ),
     ],
 )
 def test_says_which_kernels_there_are(write, kernel: str, message: str):

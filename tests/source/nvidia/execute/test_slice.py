@@ -65,6 +65,14 @@ def needed(code: str, global_stores: bool = False) -> list[int]:
     return [step.index for step in made.steps if step.needed]
 
 
+def test_a_guard_shows_in_results_that_other_threads_use():
+    test, left = "FSETP.GT.AND P0, PT, R7, R8, PT", "@P0 IMAD R9, R5, R5, R5"
+    for after, shows in (("@P0 STS [R9], R4", False), ("STS [R9], R4", True), ("@!P0 STS [R9], R4", True)):
+        made = program_of(f"{test}; {left}; {after}; EXIT")
+        mark_needed(made)
+        assert made.steps[1].guard_shows == shows
+
+
 @pytest.mark.parametrize(("code", "expected"), CASES.values(), ids=CASES)
 def test_what_addresses_and_branches_depend_on_is_needed(code: str, expected: list[int]):
     assert needed(code) == expected

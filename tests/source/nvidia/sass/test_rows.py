@@ -130,6 +130,19 @@ for suffix, kind in (("", "i"), (".U32", "u")):
     row(f"VIMNMX{suffix} u P = {kind} {kind} p", lambda a, b, p: ((min if p else max)(a, b), a < b))
     text = f"VIADDMNMX{suffix} UVIADDMNMX{suffix} u = {kind} {kind} {kind} p"
     row(text, lambda a, b, c, p, s=kind == "i": (min if p else max)(field(a + b, 0, 32, s), c))
+    row(
+        f"VIMNMX3{suffix} UVIMNMX3{suffix} u = {kind} {kind} {kind} p",
+        lambda a, b, c, p: (min if p else max)(a, b, c),
+    )
+row(
+    "IMNMX.RELU UIMNMX.RELU VIMNMX.RELU UVIMNMX.RELU u = i i p",
+    lambda a, b, p: max((min if p else max)(a, b), 0),
+)
+row("VIMNMX3.RELU UVIMNMX3.RELU u = i i i p", lambda a, b, c, p: max((min if p else max)(a, b, c), 0))
+row(
+    "VIADDMNMX.RELU UVIADDMNMX.RELU u = i i i p",
+    lambda a, b, c, p: max((min if p else max)(field(a + b, 0, 32, True), c), 0),
+)
 TESTS = {**{name.upper(): order for name, order in ORDER.items()}, "NE": lambda a, b: a != b}
 COMBINE = {"AND": lambda a, b: a and b, "OR": lambda a, b: a or b, "XOR": lambda a, b: a != b}
 
