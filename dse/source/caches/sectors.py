@@ -21,7 +21,7 @@ _MOST_LINES = 2**20  # of a block, from which those to follow are sampled
 APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
 
 FAR = 2**45  # sectors; above the distance of any two arrays
-BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
+ALONE = 0.25  # of blocks, with addresses that no other has: from there on they share by chance, not by tiles
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8

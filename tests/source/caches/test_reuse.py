@@ -30,6 +30,7 @@ STEP = TILE * TILE * 2  # bytes of a tile of A or B
 SMS, RESIDENT = 16, 2
 WAVE = SMS * RESIDENT
 ONCE = SIZE * SIZE * 2 / 32  # sectors of A, and of B
+PAGES = np.random.default_rng(2).permutation(6144).astype(np.int32)
 ANY = np.random.default_rng(1).integers(0, 2**12, 2**18).astype(np.int32)
 
 
@@ -190,6 +191,10 @@ def test_warps_that_load_are_found():
         ("tables", (2048, 1), (2**13,), 2 * 2**10 + 2**15, 2**15),
         ("planes_of_filters", (8192, 1), (4096,), 32768, 131072),
         ("pages", (64, 1), (np.arange(2**14, dtype=np.int32) * 7919 % 2**14, 64), 2**16 + 2**11, 1024),
+        *(
+            ("shared_pages", (6, 12, 64), (PAGES, heads), 6144 * 12 // heads + 6144 // 8, 16 * 4608)
+            for heads in (2, 4)
+        ),
         *(
             ("grid_stride", (blocks, 1), (128 * trips,), 16 * trips, 16 * trips)
             for blocks, trips in ((4096, 7850), (8192, 9000))

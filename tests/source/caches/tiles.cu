@@ -231,6 +231,14 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// Parts of rows whose order lies in memory: several heads in a row need the same part.
+KERNEL shared_pages(const int* x, int* y, const int* page, int heads)
+{
+    int at = page[(blockIdx.x * gridDim.z + blockIdx.z) * 16 + threadIdx.x / 8], part = blockIdx.y / heads * 8;
+    int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    y[block * 128 + threadIdx.x] = x[at * 64 + part + threadIdx.x % 8];
+}
+
 // Some blocks do a trip more than others.
 KERNEL grid_stride(const int* x, int* y, int n)
 {
