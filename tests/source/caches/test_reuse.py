@@ -203,6 +203,7 @@ def test_warps_that_load_are_found():
         ("groups", (128, 16, 16), (ANY, 2**12), 256 * 2**9 + 2**18 // 8, 128 * 256 * 16),
         ("history", (8, 1024), (None, 1024), 2**20 + 8 * 3 * 16, 2**20),
         ("either", (64, 3), (64, None), 2 * 64 * 16, 64 * 3 * 16),
+        ("turned", (10, 256), (None, None, 8), 11 * 256 * 16, 10 * 256 * 16),
         # queries and keys of a causal attention, once
         *(("attention", (-(-n // 128), 32), (None, n), 8 * n, 4 * n) for n in (1000, 4096)),
         # pixels of an image; of the last block in a row a part may be beyond its end

@@ -201,6 +201,13 @@ KERNEL either(const int* x, int* y, int n, const int* other)
     y[(blockIdx.y * n + blockIdx.x) * 128 + threadIdx.x] = from[blockIdx.x * 128 + threadIdx.x];
 }
 
+// Heads of one array and, behind these, of another one, turned by a table that all heads of a token read.
+KERNEL turned(const int* x, int* y, const int* keys, const int* table, int heads)
+{
+    int head = blockIdx.x, at = blockIdx.y * 128 + threadIdx.x, all = gridDim.y * 128, angle = table[at];
+    y[head * all + at] = head < heads ? x[head * all + at] * angle : keys[(head - heads) * all + at] + angle;
+}
+
 // A stencil of 3 x 3, in tiles of 4 x 32.
 KERNEL image(const int* x, int* y, int n)
 {
