@@ -124,3 +124,6 @@ def test_mistakes():
         dse.triton.rank(print, GPU, args={}, grid=grid)
     with pytest.raises(DseError, match=r"configs: found BLOCK, expected num_warps in all"):
         dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=[{"num_warps": 1}, {"BLOCK": 64}])
+    some = [triton.Config({"BLOCK": 64}, num_warps="a")]  # type: ignore[arg-type]
+    with pytest.raises(DseError, match=r"triton.Config: num_warps: found 'a', expected a whole number"):
+        dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=some)

@@ -278,7 +278,7 @@ def _relative(
     """Return the distinct sectors of blocks relative to those of one of them, weighted, by array: [blocks].
 
     Requested ones would not do: warps that begin inside of a sector request more, and touch no more. Arrays
-    that the block does not access count as more of those that it does.
+    that the block does not access count as more of those that the others access less, or as more of all.
     """
     from dse.source.caches.first_touches import by_array, first_touches  # imports Numba
 
@@ -287,9 +287,16 @@ def _relative(
     for number, own in by_array(streams).items():
         of_array.setdefault(number if number in arrays else -1, []).extend(own)
     total = {number: first_touches(machine, own).sum(axis=0) for number, own in of_array.items()}
-    other = total.pop(-1, np.zeros(len(weights))) @ weights
-    more = 1.0 + other / max(sum(touched @ weights for touched in total.values()), 1e-300)
-    return {number: more * weights * (touched / touched[block]) for number, touched in total.items()}
+    other = total.pop(-1, np.zeros(len(weights)))
+    less = {number: np.maximum(touched[block] - touched, 0) for number, touched in total.items()}
+    missing = sum(less.values(), np.zeros(len(weights)))
+    instead = np.minimum(other / np.maximum(missing, 1e-300), 1.0)
+    left = (other - instead * missing) @ weights / max(sum(own @ weights for own in total.values()), 1e-300)
+    return {
+        number: (1.0 + left + instead * less[number] @ weights / max(touched @ weights, 1e-300))
+        * (weights * touched / touched[block])
+        for number, touched in total.items()
+    }
 
 
 # Within a block

@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import BLOCKS_ALIKE, FAR, SPREAD
+from dse.source.caches.sectors import ALONE, FAR, SPREAD
 
 _ONE = np.uint64(1)
 
@@ -53,10 +53,11 @@ def distances(
         shift[block - 1] = 0
         if touches[number]:
             shift[block - 1] = (first[number] + moved[block] - moved[0]) // SECTOR
-    size, kinds = 2, 0
+    size, kinds, single = 2, 0, 0
     while size < 2 * differing:
         size *= 2
     names, kind_of = np.zeros(size, np.uint64), np.zeros(size, np.int64)  # a hash table, 0 where it is free
+    times = np.zeros(size, np.int64)
     for block in range(1, blocks) if differing else range(0):
         number = row[block]
         if not uneven[number]:
@@ -68,6 +69,8 @@ def distances(
         if not kind_of[slot]:
             kinds += 1
             names[slot], kind_of[slot] = its_name, kinds
+        times[slot] += 1
+        single += (times[slot] == 1) - (times[slot] == 2)
         shift[block - 1] = FAR * kind_of[slot]
     few = 2 * differing < touching
-    return bool(touching > 0 and (few or BLOCKS_ALIKE * kinds <= differing))
+    return bool(touching > 0 and (few or single <= ALONE * differing))

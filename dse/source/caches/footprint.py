@@ -26,7 +26,7 @@ from dse.source.caches.sectors import (
     ranges,
     touched,
 )
-from dse.source.machine.blocks import Sample
+from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import Dimensions
 
 ROUNDS = 50  # of a fixed-point iteration
@@ -170,7 +170,7 @@ class Footprint:
         all [phases].
 
         Each block of the sample touches this footprint, moved to its position in the grid, times its weight,
-        of each array: [blocks].
+        of each array: [blocks], or blocks at the grid's ends and inside do, if the sample has none there.
         `own` is the probability that the block itself has stored a sector in the L2 before: [sectors].
         `gone` is that of replacement between the requests of two blocks of a wave.
         """
@@ -179,7 +179,7 @@ class Footprint:
         of_blocks = np.array([weights[array] for array in self.arrays.tolist()]).reshape(
             -1, len(sample.blocks)
         )
-        for block, weight in zip(sample.blocks, of_blocks.T, strict=True):
+        for block, weight in zip(*_placed(sample, of_blocks, self.grid), strict=True):
             if not weight.any():
                 continue
             weight = weight[self.array]
@@ -254,6 +254,20 @@ class Footprint:
             apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)
         even = float((self.evenly * self.times * apiece).sum())
         return even if self.reuse is None else even + self.reuse.grown(blocks)
+
+
+def _placed(sample: Sample, weights: np.ndarray, grid: Dimensions) -> tuple[Sequence[Dimensions], np.ndarray]:
+    """Return blocks and their weights, [blocks, arrays], with as many at the ends of the grid as there are.
+
+    Those of a sample may have been chosen by what they do: then the grid's ends and its inside, all alike.
+    **Shapes:** weights [arrays, blocks].
+    """
+    places, own = np.array(sample.blocks), np.array(sample.weights) / np.prod(grid)
+    ends = [own @ (places[:, axis] == at) * size for axis, size in enumerate(grid) for at in (0, size - 1)]
+    if min(ends) > 0.5 and max(ends) < 2.0:
+        return sample.blocks, weights.T
+    corners = representative(grid)
+    return corners.blocks, np.outer(np.array(corners.weights) / np.prod(grid), weights.sum(axis=1))
 
 
 def _not_left(ran: np.ndarray, kept: np.ndarray) -> np.ndarray:

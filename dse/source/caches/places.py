@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import BLOCKS_ALIKE, FAR, Families
+from dse.source.caches.sectors import ALONE, FAR, Families
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
@@ -155,8 +155,8 @@ def _common(places: Sequence[_Place | None]) -> _Place | None:
     if not uneven.any():
         return first
     both = np.stack([shift, of_last], axis=1)[uneven]
-    kinds, kind = np.unique(both, axis=0, return_inverse=True)
-    if 2 * len(both) >= np.count_nonzero(there) and BLOCKS_ALIKE * len(kinds) > len(both):
+    _, kind, times = np.unique(both, axis=0, return_inverse=True, return_counts=True)
+    if 2 * len(both) >= np.count_nonzero(there) and np.count_nonzero(times == 1) > ALONE * len(both):
         return None
     shift = shift.copy()
     shift[uneven] = FAR * (1 + int(shift.max()) // FAR + kind.ravel())

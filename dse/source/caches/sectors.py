@@ -22,7 +22,7 @@ APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead 
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 FAR = 2**45  # sectors; above the distance of any two arrays
-BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
+ALONE = 0.25  # of blocks, with addresses that no other has: from there on they share by chance, not by tiles
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8

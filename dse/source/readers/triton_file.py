@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dse.core.space.expression import parse
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
 from dse.kernels.description import GPU_NAMES, Description
-from dse.source.nvidia.compile.triton import NONE, OPTIONS, TYPES, canonical, seen
+from dse.source.nvidia.compile.triton import NONE, OPTIONS, TYPES, canonical, constant, seen
 from dse.source.nvidia.compile.triton_function import Function, function
 from dse.source.readers.given import Given, refuse
 from dse.source.readers.triton_arguments import number_of, placed, sized, stated
@@ -50,7 +51,9 @@ def load(path: Path, given: Given) -> Description:
         constants=dict(given.defines),
         grid=tuple(parse(size, "given.grid", allowed) for size in given.grid),
     )
-    seen_by_hook = {name: seen(name, types[name], sizes.get(name)) for name in names}
+    seen_by_hook: dict[str, Any] = {name: constant(text) for name, text in given.defines}
+    seen_by_hook |= {name: only for name, (only, *others) in values.items() if not others}
+    seen_by_hook |= {name: seen(name, types[name], sizes.get(name)) for name in names}
     return describe(jitted, of_decorators(jitted, known, seen_by_hook))
 
 

@@ -189,8 +189,11 @@ def pruned(jitted: Function, arguments: Mapping[str, Any]) -> Sequence[Any]:
 
 def settings(config: Any) -> dict[str, Any]:
     """Return the settings of a `triton.Config`; 0 for no limit of registers."""
-    options = {name: getattr(config, name, None) for name in OPTIONS}
-    return {**{name: value or 0 for name, value in options.items()}, **config.kwargs}
+    options = {name: getattr(config, name, None) or 0 for name in OPTIONS}
+    for name, value in options.items():
+        if not isinstance(value, int):
+            raise DseError(f"triton.Config: {name}: found {value!r}, expected a whole number")
+    return options | config.kwargs
 
 
 def _number(value: Any) -> Any:

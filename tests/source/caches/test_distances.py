@@ -1,5 +1,7 @@
 """Distances of blocks' addresses, against a plain comparison of every lane of every block."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from dse.source.caches.sectors import FAR
 
 def plainly(base, mask, row, moved):
     """Compare lane by lane; kinds of addresses are numbered as they come."""
-    shift, there, kinds = [], [], {}
+    shift, there, kinds, times = [], [], {}, Counter()
     for number, move in list(zip(row, moved - moved[0], strict=True))[1:]:
         lanes = np.flatnonzero(mask[number] & mask[row[0]])
         apart = {int(base[number, lane] - base[row[0], lane]) for lane in lanes}
@@ -17,11 +19,13 @@ def plainly(base, mask, row, moved):
         if len(apart) > 1:
             own = tuple((int(lane), int(base[number, lane] + move)) for lane in lanes)
             shift.append(FAR * kinds.setdefault(own, len(kinds) + 1))
+            times[own] += 1
         else:
             shift.append(sum(apart) + move if apart else 0)
     sectors = [value if value >= FAR else value // 32 for value in shift]
     differing = sum(value >= FAR for value in shift)
-    return sectors, there, any(there) and (2 * differing < sum(there) or 4 * len(kinds) <= differing)
+    alone = sum(number == 1 for number in times.values())
+    return sectors, there, any(there) and (2 * differing < sum(there) or 4 * alone <= differing)
 
 
 @pytest.mark.parametrize("seed", range(200))

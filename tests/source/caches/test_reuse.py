@@ -28,6 +28,7 @@ STEP = TILE * TILE * 2  # bytes of a tile of A or B
 SMS, RESIDENT = 16, 2
 WAVE = SMS * RESIDENT
 ONCE = SIZE * SIZE * 2 / 32  # sectors of A, and of B
+PAGES = np.random.default_rng(2).permutation(6144).astype(np.int32)
 ANY = np.random.default_rng(1).integers(0, 2**12, 2**18).astype(np.int32)
 
 
@@ -187,6 +188,10 @@ def test_warps_that_load_are_found():
         ("planes_of_filters", (8192, 1), (4096,), 32768, 131072),
         ("pages", (64, 1), (np.arange(2**14, dtype=np.int32) * 7919 % 2**14, 64), 2**16 + 2**11, 1024),
         *(
+            ("shared_pages", (6, 12, 64), (PAGES, heads), 6144 * 12 // heads + 6144 // 8, 16 * 4608)
+            for heads in (2, 4)
+        ),
+        *(
             ("grid_stride", (blocks, 1), (128 * trips,), 16 * trips, 16 * trips)
             for blocks, trips in ((4096, 7850), (8192, 9000))
         ),
@@ -194,6 +199,7 @@ def test_warps_that_load_are_found():
         ("groups", (128, 16, 16), (ANY, 2**12), 256 * 2**9 + 2**18 // 8, 128 * 256 * 16),
         ("history", (8, 1024), (None, 1024), 2**20 + 8 * 3 * 16, 2**20),
         ("either", (64, 3), (64, None), 2 * 64 * 16, 64 * 3 * 16),
+        ("turned", (10, 256), (None, None, 8), 11 * 256 * 16, 10 * 256 * 16),
         # queries and keys of a causal attention, once
         *(("attention", (-(-n // 128), 32), (None, n), 8 * n, 4 * n) for n in (1000, 4096)),
         # pixels of an image; of the last block in a row a part may be beyond its end

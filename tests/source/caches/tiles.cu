@@ -201,6 +201,13 @@ KERNEL either(const int* x, int* y, int n, const int* other)
     y[(blockIdx.y * n + blockIdx.x) * 128 + threadIdx.x] = from[blockIdx.x * 128 + threadIdx.x];
 }
 
+// Heads of one array and, behind these, of another one, turned by a table that all heads of a token read.
+KERNEL turned(const int* x, int* y, const int* keys, const int* table, int heads)
+{
+    int head = blockIdx.x, at = blockIdx.y * 128 + threadIdx.x, all = gridDim.y * 128, angle = table[at];
+    y[head * all + at] = head < heads ? x[head * all + at] * angle : keys[(head - heads) * all + at] + angle;
+}
+
 // A stencil of 3 x 3, in tiles of 4 x 32.
 KERNEL image(const int* x, int* y, int n)
 {
@@ -229,6 +236,14 @@ KERNEL pages(const int* x, int* y, const int* page, int trips)
 #pragma unroll 1
     for (int i = 0; i < trips; i++) sum += x[page[warp * trips + i] * 32 + threadIdx.x % 32];
     y[blockIdx.x * 128 + threadIdx.x] = sum;
+}
+
+// Parts of rows whose order lies in memory: several heads in a row need the same part.
+KERNEL shared_pages(const int* x, int* y, const int* page, int heads)
+{
+    int at = page[(blockIdx.x * gridDim.z + blockIdx.z) * 16 + threadIdx.x / 8], part = blockIdx.y / heads * 8;
+    int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    y[block * 128 + threadIdx.x] = x[at * 64 + part + threadIdx.x % 8];
 }
 
 // Some blocks do a trip more than others.

@@ -123,6 +123,15 @@ def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune(tuned, expected
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == expected
 
 
+def test_a_hook_sees_constants_that_are_stated(tmp_path):
+    """As of a call that passes them by place."""
+    text = FILE.read_text().replace('named_args["n"]', 'named_args["n"] // (2 * named_args["EVEN"])', 1)
+    (tmp_path / "halved.py").write_text(text)
+    description = load(f"{tmp_path}/halved.py:add", replace(ADD, tuned=(("EVEN", (2,)),)))
+    assert description.space.configurations()["BLOCK"].tolist() == [256]
+    assert not description.assumptions
+
+
 def test_a_hook_that_fails_is_passed_over_and_that_is_said():
     description = load(f"{FILE}:add", replace(ADD, grid=("8",), sizes=()))
     [said] = description.assumptions

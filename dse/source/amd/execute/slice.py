@@ -2,10 +2,11 @@
 
 This is a backward slice, from a fixed point of liveness over pieces of straight code. Sets of slots are bits
 of a Python integer; LDS and global memory are one slot each, and so is scratch but for words whose place the
-code states, as of spilled registers. Vector registers and these words are written in active lanes only. So
-liveness in active lanes, which a write ends, is kept apart from liveness in any lane: the former becomes the
-latter before an instruction that may activate lanes; if it restores a mask that a scalar register holds, it
-becomes liveness in the lanes of that mask, and in active ones again where it was saved.
+code states, as of spilled registers. Of a vector register in which only scalars are spilled, each lane is a
+slot. The others, and words of scratch, are written in active lanes only. So liveness in active lanes, which a
+write ends, is kept apart from liveness in any lane: the former becomes the latter before an instruction that
+may activate lanes; if it restores a mask that a scalar register holds, it becomes liveness in the lanes of
+that mask, and in active ones again where it was saved.
 """
 
 import re
@@ -40,7 +41,8 @@ _MEMORIES = {"lds": "shared", "scratch": "local"}
 _WORDS = CONSTANTS + len(_SPACES)  # from here on those of scratch
 _MOST_WORDS = 2**14
 _ALL_WORDS = (1 << _MOST_WORDS) - 1 << _WORDS
-_SCALARS = (1 << V) - 1
+_LANES = _WORDS + _MOST_WORDS  # from here on those of registers that keep a scalar in each lane
+_SCALARS = (1 << V) - 1 | -1 << _LANES
 _EXEC = 0b11 << EXEC
 _CONDITIONS = {"scc": 1 << SCC, "vcc": 0b11 << VCC, "exe": _EXEC}  # of branches
 _BOTH_WRITTEN = ("swap", "row_swap")
@@ -163,7 +165,37 @@ def _effects(
                 source = operand(step.operands[1]).place
                 if isinstance(source, ConstantOperand):
                     numbers[slots_of(step.operands[:1])[0]] = source.bits
-    return effects
+    return _by_lane(blocks, effects)
+
+
+def _by_lane(
+    blocks: Sequence[Sequence[Instruction]], effects: Sequence[Sequence[Effect]]
+) -> list[list[Effect]]:
+    """Tell apart the lanes of vector registers in which scalars are spilled, and nothing else is kept."""
+    steps = {step.index: step for block in blocks for step in block}
+    lanes = {number: lane for number, step in steps.items() if (lane := _lane(step)) is not None}
+    others = [effect for block in effects for effect in block if effect.number not in lanes]
+    elsewhere = reduce(or_, (x.wanted_by | x.reads | x.reads_any | x.address | x.always for x in others), 0)
+
+    def told(effect: Effect) -> Effect:
+        register, lane = lanes.get(effect.number, (0, 0))
+        if not register or elsewhere >> register & 1:
+            return effect
+        whole, part = 1 << register, 1 << _LANES + 64 * (register - V) + lane
+        if effect.wanted_by & whole:
+            return effect._replace(wanted_by=part, kills=part, reads=effect.reads & ~whole)
+        return effect._replace(reads_any=effect.reads_any & ~whole | part)
+
+    return [[told(effect) for effect in block] for block in effects]
+
+
+def _lane(step: Instruction) -> tuple[int, int] | None:
+    """Return the vector register and the lane of a scalar that an instruction spills or restores."""
+    if step.opcode not in ("v_writelane_b32", "v_readlane_b32") or step.second is not None:
+        return None
+    lane = operand(step.operands[2]).place
+    register = slots_of(step.operands[:1] if step.opcode == "v_writelane_b32" else step.operands[1:2])
+    return (register[0], lane.bits & 63) if isinstance(lane, ConstantOperand) else None
 
 
 def effect_of(step: Instruction, wave: int) -> Effect:

@@ -49,6 +49,7 @@ DIVISIBLE = ["tt.divisibility", ALIGNED]
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 _OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
 _OF_LIBRARIES = re.compile(r": error: (?!Failures have been)(.+)(?:\n\s+([^^\s].+))?")
+_OF_LLVM = re.compile("^error: (.+)", re.MULTILINE)  # of inline assembly, after which it goes on without it
 # These errors come after the reason, which is on standard error.
 _SAID_BEFORE = re.compile("PassManager|error encountered during parsing|AMD assembler rejected")
 
@@ -334,11 +335,19 @@ def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
                 made = _compiled(jit, target, settings)
             metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
             code = made.asm[target.code]
+            if refused := _OF_LLVM.search(_text(printed)):
+                for path in made.metadata_group.values():  # in Triton's cache, which would say nothing
+                    Path(path).unlink(missing_ok=True)
+                raise ValueError(refused[1])
             answer = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
         except Exception as error:  # of any type: the compiler's error for this configuration
-            printed.seek(0)
-            answer = _Made(_reason(error, printed.read().decode(errors="replace")))
+            answer = _Made(_reason(error, _text(printed)))
     return msgspec.msgpack.encode(answer)
+
+
+def _text(printed: IO[bytes]) -> str:
+    printed.seek(0)
+    return printed.read().decode(errors="replace")
 
 
 def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:

@@ -274,7 +274,8 @@ _row("I2FP UI2FP", "int32", "r=mt", s.to_float)
 _row("F2I UF2I", "sfu", "t=mr", s.to_integer)
 _row("FRND", "sfu", "r=mr", s.to_whole)
 _row("F2F UF2F", "sfu", "e=g", lambda a: a)
-_row("I2F.F16 UI2F.F16 I2FP.F16 FRND.F16 FRND.BF16 F2F.F16 UF2F.F16 F2F.BF16 UF2F.BF16", "sfu")
+_row("I2F.F16 UI2F.F16 I2FP.F16 I2F.BF16 UI2F.BF16 I2FP.BF16", "sfu", "2=mt", s.to_half)
+_row("FRND.F16 FRND.BF16 F2F.F16 UF2F.F16 F2F.BF16 UF2F.BF16", "sfu")
 _row("I2I UI2I", "sfu")
 
 # Constants and special registers.

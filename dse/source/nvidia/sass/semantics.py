@@ -423,6 +423,12 @@ def to_float(modifiers: Modifiers) -> Callable[[Array], Array]:
     return lambda value: value.astype(kind).astype(exact)
 
 
+def to_half(modifiers: Modifiers) -> Callable[[Array], Array]:
+    """I2F to the low one of two halves."""
+    converted = to_float(modifiers)
+    return lambda value: np.stack([converted(value), np.zeros(value.shape)])
+
+
 def to_integer(modifiers: Modifiers) -> Callable[[Array], Array]:
     """F2I: to 32 or 64 bits; values out of range saturate, NaN becomes zero."""
     kind, whole = _integer(modifiers), to_whole(modifiers)

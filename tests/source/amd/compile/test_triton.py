@@ -9,6 +9,7 @@ import pytest
 from dse import api
 from dse.hardware import gpus
 from dse.hardware.coalescing import SECTOR
+from dse.source.amd.compile.triton import read_source
 from dse.source.amd.source import AMD
 from dse.source.cache import Cache
 from dse.source.contract import Failure
@@ -117,3 +118,30 @@ def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_pat
     seconds = api.predict(path, TARGETS[target], values, sizes=sizes).seconds
     arithmetic = work * float(gpu.cpi.mma_fp16) / float(gpu.sm_count * gpu.clock)
     assert float(seconds) >= max(arithmetic, stored / float(gpu.dram_bandwidth))
+
+
+ASSEMBLY = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def halves(x, BLOCK: tl.constexpr):
+    at = x + tl.arange(0, BLOCK)
+    words = tl.load(at)
+    low, high = tl.inline_asm_elementwise(
+        "mov.b32 {$0, $1}, $2;", "=h,=h,r", args=[words], dtype=(tl.int16, tl.int16), is_pure=True, pack=1
+    )
+    tl.store(at, low.to(tl.int32) + high)
+"""
+
+
+def test_assembly_of_another_vendor_is_no_code(tmp_path, monkeypatch):
+    """The compiler goes on without its results, and without all that only they need."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    (tmp_path / "halves.py").write_text(ASSEMBLY)
+    source = read_source(tmp_path / "halves.py", "halves", ("*i32",))
+    for _ in range(2):  # the second time Triton would have it from its cache
+        made = source.compile(0x942, source.settings((("BLOCK", 256), ("num_warps", 4)), (None,)))
+        assert isinstance(made, Failure)
+        assert made.message.endswith("halves: could not allocate output register for constraint 'h'")

@@ -17,7 +17,8 @@ v_addc_co_u32 V, vcc, W, X, vcc|v_cndmask_b32 V, W, X|v_cndmask_b32_e64 V, W, X,
 v_cmp_lt_u32 vcc, W, X|v_cmp_gt_i32_e64 M, W, X|s_and_b64 M, N, M|s_or_b64 vcc, M, N|s_mov_b64 M, N
 v_mov_b32_dpp V, W row_shr:1 row_mask:0xf bank_mask:0xf|v_readlane_b32 S, W, 60|v_readlane_b32 S, W, 5
 v_readfirstlane_b32 S, W
-v_writelane_b32 V, S, 9|s_and_b32 m0, S, 3|v_movrels_b32 V, v2|v_movreld_b32 v2, W
+v_writelane_b32 V, S, 9|v_writelane_b32 v13, S, 3|v_writelane_b32 v13, S, 4|v_readlane_b32 S, v13, 3
+v_readlane_b32 S, v13, 4|s_and_b32 m0, S, 3|v_movrels_b32 V, v2|v_movreld_b32 v2, W
 ds_bpermute_b32 V, W, X|ds_swizzle_b32 V, W offset:swizzle(SWAP,4)
 s_add_u32 S, S, T|s_addc_u32 S, S, T|s_xor_b32 S, S, T|s_cselect_b32 S, S, T|s_cmp_lt_u32 S, T
 s_cmpk_gt_u32 S, 0x7fff|s_lshr_b32 S, T, 3|v_perm_b32 V, W, X, S|s_cmov_b32 S, T|v_mbcnt_lo_u32_b32 V, S, W
@@ -38,7 +39,7 @@ _FIRST = [
     *(f"s_add_u32 s{n}, s2, {n * 0x10203}" for n in range(20, 26)),
     *(f"scratch_store_dword off, v0, off offset:{n}" for n in (4, 8, 12, 16)), "s_mov_b32 s26, 4",
     "v_mov_b32 v12, 12", "s_mov_b64 s[36:37], s[0:1]", "s_mov_b32 s38, 64", "s_mov_b32 s39, 0",
-    "s_mov_b64 s[30:31], exec",
+    "v_writelane_b32 v13, s20, 3", "v_writelane_b32 v13, s21, 4", "s_mov_b64 s[30:31], exec",
     "v_and_b32 v0, 0x3ff, v0", "v_lshlrev_b32 v9, 2, v0", "v_xor_b32 v10, 0x40, v9", "v_and_b32 v11, 60, v9",
     "v_cmp_gt_u32 vcc, 40, v0", "v_cmp_lt_u32_e64 s[32:33], 13, v0", "s_mov_b64 s[34:35], vcc",
     *(f"v_mul_u32_u24 v{n}, {n * 0x1234}, v0" for n in range(1, 8)),
@@ -97,3 +98,10 @@ def test_purposes(written, first):
                 np.testing.assert_array_equal(np.broadcast_to(own.lanes, every.shape), lanes, f"seed {seed}")
                 mine, all_of_it = (np.broadcast_to(ran.base, every.shape)[lanes] for ran in (own, full))
                 np.testing.assert_array_equal(mine, all_of_it, f"{seed}: {listing.instructions[full.index]}")
+
+
+def test_scalars_that_are_spilled_to_lanes_of_a_register_are_told_apart(written):
+    code = ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "v_writelane_b32 v1, s6, 7", "v_writelane_b32 v1, s2, 8"]
+    code += ["v_readlane_b32 s8, v1, 7", "v_mov_b32 v2, s8", "v_readlane_b32 s9, v1, 8", "v_mov_b32 v3, s9"]
+    needed = code_of(written([*code, "global_store_dword v3, v2, s[4:5]"]), Purpose.ADDRESSES).binder.needed
+    assert needed == {0, 2, 5, 6, 7}

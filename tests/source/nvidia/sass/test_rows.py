@@ -338,6 +338,9 @@ def of_high(word: int) -> float:
     return float(np.uint16(low(word >> 16, 16)).view(np.float16))
 
 
+for half, as_word in (("F16", half_word), ("BF16", lambda a: rounded_word(float(np.float32(a))))):
+    for kind, of_kind in (("U32", "u"), ("S32", "i")):
+        row(f"I2F.{half}.{kind} UI2F.{half}.{kind} I2FP.{half}.{kind} u = {of_kind}", as_word)
 row("HFMA2.MMA HFMA2 u = -RZ RZ 0.771484375 0.21533203125", lambda: 0x3A2C32E4)
 row("HFMA2.MMA HFMA2 h = [-]h h [|]h", fused)
 row("HFMA2.RELU h = h h h", lambda a, b, c: max(fused(a, b, c), 0.0) if fused(a, b, c) > 0 else 0.0)
