@@ -205,6 +205,17 @@ def answer(run_dse: Callable[..., Ran]) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder where nothing is kept but compiled loops, which processes would compile for seconds."""
+    folder, loops = tmp_path / "cache", Path(os.environ["DSE_CACHE"], "loops")
+    loops.mkdir(parents=True, exist_ok=True)
+    folder.mkdir()
+    (folder / "loops").symlink_to(loops)
+    monkeypatch.setenv("DSE_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
 def run_python(tmp_path: Path) -> Callable[[str], Ran]:
     """`run_python("import dse")`: code in a fresh interpreter outside the checkout, warnings as errors."""
 

@@ -22,7 +22,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_examples_with_triton(tmp_path, monkeypatch):
+def test_the_examples_with_triton(tmp_path, own_cache, monkeypatch):
     pytest.importorskip("triton")
 
     def run_dse(*words: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,6 @@ def test_the_examples_with_triton(tmp_path, monkeypatch):
         command = [sys.executable, "-c", MAIN, *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     [kernel], [description] = blocks("docs/triton.md", "triton"), blocks("docs/triton.md", "toml")
     (tmp_path / "scale.py").write_text(kernel)

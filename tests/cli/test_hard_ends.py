@@ -19,7 +19,7 @@ from dse.source.kept import unpack
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.profiles import KernelProfile
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_cache")]
 
 HANGS_SECONDS = 20  # a loaded machine takes several
 KERNEL = "__global__ void k(float* a) { a[blockIdx.x * T + threadIdx.x] *= T; }\n"
@@ -38,7 +38,7 @@ RANK = ("-g", "a100-pcie-40gb", "--block", "T", "--grid", "100", "--tune", "T=32
 
 
 def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    values = {**os.environ, "DSE_CACHE": str(tmp_path / "cache"), "COLUMNS": "100", **environment}
+    values = {**os.environ, "COLUMNS": "100", **environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "dse.cli.entry", *arguments]
     return subprocess.Popen(command, cwd=tmp_path, env=values, start_new_session=True, **pipes)
@@ -173,7 +173,6 @@ def test_a_full_disk_is_one_line(tmp_path):
         [*APART, sys.executable, "-c", ON_SMALL_DISKS],
         input=json.dumps(old),
         cwd=tmp_path,
-        env={**os.environ, "DSE_CACHE": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
     )

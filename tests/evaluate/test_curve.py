@@ -14,7 +14,7 @@ from dse.models import DEFAULT
 
 GPU = gpus.load("a100").gpu
 BLOCK, ITEMS, N = 32, 4, 1 << 20
-MODELS = ("roofline", "volkov", "mwp-cwp-corrected")
+MODELS = ("roofline", "volkov", "mwp-cwp-corrected", "pipeline")
 BLOCKS = -(-N // (BLOCK * ITEMS))  # of one warp each
 OF_AN_SM = -(-BLOCKS // 108)
 
@@ -63,6 +63,8 @@ def test_rows_rooflines_and_work(rows, laid):
     assert limited[:ridge].all()
     np.testing.assert_allclose(volkov[:ridge], volkov[0] * np.arange(1, ridge + 1), rtol=1e-5)  # rising
     np.testing.assert_allclose(volkov[ridge:], roofline[ridge:], rtol=1e-3)  # then flat
+    pipeline = of(rows, "pipeline")
+    assert (pipeline[1:4] > 1.5 * pipeline[0]).all()
 
 
 def test_fastest_is_the_first_of_a_ranking(toy_kernel):

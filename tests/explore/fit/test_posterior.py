@@ -22,3 +22,5 @@ def test_of_a_normal_density():
     # some 30 steps are one independent walker: 1,000 draws, whose mean is off by 3 % of the deviation
     np.testing.assert_allclose(actual.mean(axis=0), mean, atol=0.25)
     np.testing.assert_allclose(np.cov(actual.T), covariance, rtol=0.2)
+    left, right = actual.reshape(1_000, 2, 16, 2).swapaxes(0, 1)
+    assert not (left == right).any()  # each half of the walkers has its turn

@@ -48,6 +48,9 @@ def test_predictions_are_those_of_the_sweep(toy, file, candidates):
     np.testing.assert_allclose(np.exp(candidates.log_s[ran]), seconds[ran], rtol=1e-12)
     assert candidates.log_s[IMPOSSIBLE] == candidates.log_s[ran].max()  # as slow as any
     np.testing.assert_array_equal(candidates.position, positions(PARAMETERS))
+    shape = {"threads": swept.resources["threads"][0], "warps": swept.warps_per_sm[0]}
+    known = {name: np.where(ran, x, x[ran].min()) for name, x in shape.items()}
+    np.testing.assert_allclose(candidates.launch, positions(known), rtol=1e-6)
 
 
 def test_slopes_are_in_prior_deviations_and_centred(toy, file, candidates):

@@ -246,46 +246,57 @@ def test_lanes_of_a_wave_take_turns_to_compare_and_swap(name: str, folder: Path)
     assert {array for array, *_ in counts.zeros} == {"x", "y"}
 
 
-@BOTH
-def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, folder: Path):
-    """Also where they are not followed, and are as many as blocks, or each is that of several."""
-    text = """__global__ void f(const float* x, const float* w, float* y, int rows, int columns) {
-        int group = blockIdx.x / (8 * columns), rest = blockIdx.x % (8 * columns);
-        int size = min(rows - group * 8, 8);
-        int row = group * 8 + rest % size, at = (row * columns + rest / size) * 128 + threadIdx.x;
-        y[at] = x[at] * w[row * 128 + threadIdx.x];
-    }"""
-    counts = read(folder / "f.cu", text, gpu, 128, 61 * 53, "rows=61", "columns=53").counts
+MOVED = {  # GPUs, block, grid, what is stated, sectors of all blocks with the deviation; text
+    # Also where they are not followed, and are as many as blocks, or each is that of several.
+    "tiles in any order make up the array": (
+        (W6600, A100), 128, 61 * 53, ["rows=61", "columns=53"],
+        {"stores_past_l2": 16 * 61 * 53, "loads_past_l2": 16 * 61 * (53 + 1)}, 0.03,
+        """__global__ void f(const float* x, const float* w, float* y, int rows, int columns) {
+            int group = blockIdx.x / (8 * columns), rest = blockIdx.x % (8 * columns);
+            int size = min(rows - group * 8, 8);
+            int row = group * 8 + rest % size, at = (row * columns + rest / size) * 128 + threadIdx.x;
+            y[at] = x[at] * w[row * 128 + threadIdx.x];
+        }""",
+    ),
+    "what all blocks share goes to each L1 once": (
+        (W6600, A100), 64, 8000, [], {"loads_past_l1": 64 * 8, "loads_past_l2": 64 * 8}, 0.01,
+        """__global__ void f(const float* x, float* y) {
+            float sum = 0;
+            for (int k = 0; k < 64; ++k) sum += x[k * 64 + threadIdx.x];
+            y[blockIdx.x * 64 + threadIdx.x] = sum;
+        }""",
+    ),
+    "segments that most blocks are behind are moved": (
+        (A100,), 64, 128 * 32, ["ends=33:int:index*index*16"],
+        {"stores_past_l2": 32 * 32 * 2, "loads_past_l2": 32 * 32 * 2}, 0.02,
+        """__global__ void f(const int* ends, const float* x, float* y) {
+            int first = ends[blockIdx.x / 128] + blockIdx.x % 128 * 64, i = first + threadIdx.x;
+            if (first >= ends[blockIdx.x / 128 + 1]) return;
+            if (i < ends[blockIdx.x / 128 + 1]) y[i] = x[i];
+        }""",
+    ),
+    "pointers in memory lead to arrays of their own": (
+        (W6600, A100), 64, 100, [], {"loads_past_l2": 100 * (64 * 4 + 8) / 32}, 0.01,
+        """__global__ void f(const float* const* x, float* y) {
+            y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x][threadIdx.x];
+        }""",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"), [(name, gpu) for name, row in MOVED.items() for gpu in row[0]],
+    ids=lambda item: item if isinstance(item, str) else item.name,
+)  # fmt: skip
+def test_sectors_that_all_blocks_move(name: str, gpu: GpuFile, folder: Path):
+    _, block, grid, stated, sectors, close, text = MOVED[name]
+    counts = read(folder / "f.cu", text, gpu, block, grid, *stated).counts
     [traffic] = [phase.traffic for phase in counts.phases]
-    assert traffic is not None
-    assert traffic.stores_past_l2 == pytest.approx(128 / 8, rel=0.03)
-    assert traffic.loads_past_l2 == pytest.approx(128 / 8 * (1 + 1 / 53), rel=0.03)
-
-
-@BOTH
-def test_what_all_blocks_share_goes_to_each_l1_once(gpu: GpuFile, folder: Path):
-    text = """__global__ void f(const float* x, float* y) {
-        float sum = 0;
-        for (int k = 0; k < 64; ++k) sum += x[k * 64 + threadIdx.x];
-        y[blockIdx.x * 64 + threadIdx.x] = sum;
-    }"""
-    [traffic] = [phase.traffic for phase in read(folder / "f.cu", text, gpu, 64, 8000).counts.phases]
-    assert traffic is not None
-    assert 8000 * traffic.loads_past_l1 == pytest.approx(int(gpu.gpu.sm_count) * 64 * 8, rel=0.01)
-    assert 8000 * traffic.loads_past_l2 == pytest.approx(64 * 8, rel=0.01)
-
-
-def test_segments_that_most_blocks_are_behind_are_moved(folder: Path):
-    text = """__global__ void f(const int* ends, const float* x, float* y) {
-        int first = ends[blockIdx.x / 128] + blockIdx.x % 128 * 64, i = first + threadIdx.x;
-        if (first >= ends[blockIdx.x / 128 + 1]) return;
-        if (i < ends[blockIdx.x / 128 + 1]) y[i] = x[i];
-    }"""
-    counts = read(folder / "f.cu", text, A100, 64, 128 * 32, "ends=33:int:index*index*16").counts
-    [traffic] = [phase.traffic for phase in counts.phases]
-    assert traffic is not None
-    assert 128 * 32 * traffic.stores_past_l2 == pytest.approx(32 * 32 * 16 / 8, rel=0.02)
-    assert 128 * 32 * traffic.loads_past_l2 == pytest.approx(32 * 32 * 16 / 8, rel=0.02)
+    for kind, expected in sectors.items():
+        l1s = int(gpu.gpu.sm_count) if kind == "loads_past_l1" else 1
+        assert grid * getattr(traffic, kind) == pytest.approx(l1s * expected, rel=close), kind
+    pointers = (("x", "float*", "as pointers to arrays of their own"),)
+    assert counts.zeros == (pointers if "pointers" in name else ())
 
 
 @pytest.mark.slow
@@ -422,9 +433,6 @@ LIST = """__global__ void f(int* length, const int* first, const int* next) {
         for (int at = first[threadIdx.x]; at != -1; at = next[at]) ++passed;
         length[threadIdx.x] = passed;
     }"""
-IN_MEMORY = """__global__ void f(const float* const* x, float* y) {
-        y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x][threadIdx.x];
-    }"""
 FLAGS = "__global__ void f(int* out, bool a, bool b) { if (a && b) out[threadIdx.x] = 1; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
 PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
@@ -469,15 +477,6 @@ def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, folder
     counts = read(folder / "f.cu", POINTERS_IN_STRUCTURES, gpu, 64, 1, BEFORE, N, SCALE, AT).counts
     assert [counts.total(f"global {way}", "bytes") for way in ("load", "store")] == [4 * (64 + 32), 4 * 32]
     assert counts.total("global store", "sectors") == 32
-
-
-@BOTH
-def test_pointers_in_memory_lead_to_arrays_of_their_own(gpu: GpuFile, folder: Path):
-    counts = read(folder / "f.cu", IN_MEMORY, gpu, 64, 100).counts
-    assert counts.zeros == (("x", "float*", "as pointers to arrays of their own"),)
-    [traffic] = [phase.traffic for phase in counts.phases]
-    assert traffic is not None
-    assert traffic.loads_past_l2 * 100 == pytest.approx(100 * (64 * 4 + 8) / 32, rel=0.01)
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100, gpus.load("h100-sxm")], ids=lambda gpu: gpu.name)

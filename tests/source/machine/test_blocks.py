@@ -1,6 +1,6 @@
 """Blocks that stand for a grid."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.source.machine.alike import Boxes
-from dse.source.machine.blocks import TOLERANCE, representative, sampled
+from dse.source.machine.blocks import TOLERANCE, Sample, representative, sampled
 from dse.source.machine.launch import Dimensions
 
+Controlled = tuple[np.ndarray, np.ndarray, int, int]
+Control = Callable[[Sequence[Dimensions]], Controlled]
+Prove = Callable[[int, int], Boxes | str]
 GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
 
 
@@ -72,7 +75,7 @@ def test_what_blocks_differ_in_comes_out_within_the_stated_spread(name, executed
         ran.append(len(blocks))
         return blocks
 
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+    def control(blocks: Sequence[Dimensions]) -> Controlled:
         return of(blocks, executed), np.ones(1), 10, 0
 
     alike = name == "alike" or not executed
@@ -90,15 +93,17 @@ def test_what_blocks_differ_in_comes_out_within_the_stated_spread(name, executed
     assert abs(mean - expected) <= (4 * sample.spread + 1e-9) * expected
 
 
+def looked_at(grid: Dimensions, most: int, control: Control, prove: Prove) -> tuple[list[Dimensions], Sample]:
+    """Blocks whose accesses all cost the same."""
+    return sampled(grid, most, control, list, lambda blocks: np.zeros((1, len(blocks))), prove)
+
+
 def test_blocks_may_execute_as_much_in_other_ways():
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+    def control(blocks: Sequence[Dimensions]) -> Controlled:
         odd = np.array([x % 2 for x, _, _ in blocks])
         return np.array([odd, 1 - odd]) * 0.1, np.array([3.0, 3.0]), 10, 0
 
-    blocks, sample = sampled(
-        (1024, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks))),
-        lambda steps, most: "not tried",
-    )  # fmt: skip
+    blocks, sample = looked_at((1024, 1, 1), 128, control, lambda steps, most: "not tried")
     assert sample.spread == 0
     odd = sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x % 2)
     assert odd == pytest.approx(512)
@@ -106,26 +111,22 @@ def test_blocks_may_execute_as_much_in_other_ways():
 
 
 def test_fewer_blocks_are_looked_at_where_memory_ends():
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+    def control(blocks: Sequence[Dimensions]) -> Controlled:
         if len(blocks) > 100:
             raise MemoryError
         return np.array([[1 + x % 5 for x, _, _ in blocks]]), np.ones(1), 1, 1
 
-    costs, proof = (lambda blocks: np.zeros((1, len(blocks)))), (lambda steps, most: "by data")
-    blocks, sample = sampled((2000, 1, 1), 64, control, list, costs, proof)
+    blocks, sample = looked_at((2000, 1, 1), 64, control, lambda steps, most: "by data")
     assert len(blocks) <= 100
     assert sample.unseen >= 1900
 
 
 def test_few_blocks_that_leave_early_count_among_many_kinds():
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+    def control(blocks: Sequence[Dimensions]) -> Controlled:
         kinds = np.array([20 if x >= 1000 else x % 20 for x, _, _ in blocks])
         return (kinds == np.arange(21)[:, None]) * 1.0, np.where(np.arange(21) < 20, 100.0, 10.0), 10, 0
 
-    blocks, sample = sampled(
-        (1024, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks))),
-        lambda steps, most: "not tried",
-    )  # fmt: skip
+    blocks, sample = looked_at((1024, 1, 1), 128, control, lambda steps, most: "not tried")
     assert sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x >= 1000) == 24
 
 
@@ -143,9 +144,6 @@ def test_instructions_and_accesses_are_those_of_all_blocks(count, proven):
         return Boxes(np.array(firsts), np.full(96, alike), amounts(firsts), False) if proven else "not tried"
 
     lengths = np.array([[14.0, 8.0], [4.0, 1.0]])
-    blocks, sample = sampled(
-        grid, 128, lambda blocks: (amounts(blocks), lengths, 10, 0), lambda blocks: blocks,
-        lambda blocks: np.zeros((1, len(blocks))), prove,
-    )  # fmt: skip
+    blocks, sample = looked_at(grid, 128, lambda blocks: (amounts(blocks), lengths, 10, 0), prove)
     every = lengths @ amounts(blocks_of(grid)).sum(axis=1)
     np.testing.assert_allclose(lengths @ amounts(blocks) @ sample.weights, every)

@@ -1,5 +1,3 @@
-import struct
-
 import pytest
 
 from dse.errors import DseError
@@ -16,29 +14,31 @@ from dse.source.amd.execute.slots import (
     register,
 )
 
+REGISTERS = {
+    "s[4:7]": Register(4, 4), "v12": Register(V + 12, 1), "v7.h": Register(V + 7, 1, "h"), "off": None,
+    "a[0:15]": Register(2 * V, 16), "vcc": Register(VCC, 2), "exec_lo": Register(EXEC, 1),
+    "ttmp9": Register(108 + 9, 1),
+}  # fmt: skip
+
 
 def test_registers():
-    assert register("s[4:7]") == Register(4, 4)
-    assert register("v12") == Register(V + 12, 1)
-    assert register("v7.h") == Register(V + 7, 1, "h")
-    assert register("a[0:15]") == Register(2 * V, 16)
-    assert register("vcc") == Register(VCC, 2)
-    assert register("exec_lo") == Register(EXEC, 1)
-    assert register("ttmp9") == Register(108 + 9, 1)
-    assert register("off") is None
+    assert {text: register(text) for text in REGISTERS} == REGISTERS
 
 
-def test_constants():
-    minus_one = operand("-1").place
-    assert isinstance(minus_one, ConstantOperand)
-    assert (minus_one.bits, minus_one.wide) == (0xFFFFFFFF, (1 << 64) - 1)
-    half = operand("0.5").place
-    assert isinstance(half, ConstantOperand)
-    assert half.bits == struct.unpack("<I", struct.pack("<f", 0.5))[0]
-    assert half.double == struct.unpack("<Q", struct.pack("<d", 0.5))[0]
-    literal = operand("0x40100000").place  # of a double, the high word: 4.0
-    assert isinstance(literal, ConstantOperand)
-    assert struct.unpack("<d", struct.pack("<Q", literal.double))[0] == 4.0
+@pytest.mark.parametrize(
+    ("text", "field", "expected"),
+    [
+        ("-1", "bits", 0xFFFFFFFF),
+        ("-1", "wide", (1 << 64) - 1),
+        ("0.5", "bits", 0x3F000000),
+        ("0.5", "double", 0x3FE0000000000000),
+        ("0x40100000", "double", 0x4010000000000000),  # 4.0: a literal is the high word
+    ],
+)
+def test_constants(text: str, field: str, expected: int):
+    place = operand(text).place
+    assert isinstance(place, ConstantOperand)
+    assert getattr(place, field) == expected
 
 
 def test_signs_and_symbols():

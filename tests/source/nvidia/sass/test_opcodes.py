@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.sass_code import program_of
 
 from dse.source.machine.recorded import PIPES
 from dse.source.nvidia.sass.listing import parse
@@ -100,44 +101,33 @@ def test_the_forms_reach_all_ways_to_tell_what_is_written_and_how_wide():
     assert set("Uvtregwxyb?cKB") <= set(tested)
 
 
-@pytest.mark.parametrize(
-    ("text", "data"),
-    [
-        ("LDG.E", 4),
-        ("LDG.E.U8", 1),
-        ("LDG.E.S16.CONSTANT", 2),
-        ("STS.128", 16),
-        ("LDS.U.64", 8),
-        ("LDSM.16.M88.2", 8),
-        ("STSM.16.M88.4", 16),
-        ("LDGSTS.E.BYPASS.128", 16),
-        ("RED.E.ADD.F64.RN.STRONG.GPU", 8),
-        ("REDG.E.MIN.S64.STRONG.GPU", 8),
-        ("ATOMG.E.ADD.F32x4.FTZ.RN.STRONG.GPU", 16),
-        ("REDG.E.ADD.BF16x4.RN.STRONG.GPU", 8),
-        ("ATOM.E.ADD.F16x2.RN.STRONG.GPU", 4),
-    ],
+BYTES = (
+    "LDG.E 4, LDG.E.U8 1, LDG.E.S16.CONSTANT 2, STS.128 16, LDS.U.64 8, LDSM.16.M88.2 8, STSM.16.M88.4 16, "
+    "LDGSTS.E.BYPASS.128 16, RED.E.ADD.F64.RN.STRONG.GPU 8, REDG.E.MIN.S64.STRONG.GPU 8, ATOM.E.ADD.F16x2 4, "
+    "ATOMG.E.ADD.F32x4.FTZ.RN.STRONG.GPU 16, REDG.E.ADD.BF16x4.RN.STRONG.GPU 8"
 )
-def test_bytes_of_an_access(text, data):
+
+
+@pytest.mark.parametrize("case", BYTES.split(", "))
+def test_bytes_of_an_access(case):
+    text, size = case.split()
     row, modifiers, _ = of(text)
-    assert row.data(modifiers) == data
+    assert row.data(modifiers) == int(size)
     assert row.accesses_memory
+
+
+CONVERSIONS = ("F2F.F64.F32", "F2F.F32.F64", "I2F.F64", "F2I.F64.TRUNC")
 
 
 @pytest.mark.parametrize(
     ("text", "half", "whole"),
     [
-        ("F2F.F64.F32 R2, R4", "fp64", "sfu"),
-        ("F2F.F32.F64 R2, R4", "fp64", "sfu"),
-        ("I2F.F64 R2, R4", "fp64", "sfu"),
-        ("F2I.F64.TRUNC R2, R4", "fp64", "sfu"),
-        ("I2F R2, R4", "sfu", "sfu"),
-        ("MUFU.RSQ R2, R4", "sfu", "sfu"),
+        *((f"{name} R2, R4", "fp64", "sfu") for name in CONVERSIONS),
+        *((f"{name} R2, R4", "sfu", "sfu") for name in ("I2F", "MUFU.RSQ")),
         ("DADD R2, R4, R6", "fp64", "fp64"),
     ],
 )
 def test_conversions_with_doubles_keep_the_slower_pipe_busy(text, half, whole):
     """On consumer parts float64's, 2 a cycle; on those with a whole float64 pipe the one of 16 a cycle."""
     for arch, pipe in ((75, half), (86, half), (89, half), (70, whole), (80, whole), (90, whole)):
-        code = f"\t.target sm_{arch}\n\t.section .text.toy,\n  /*0000*/ {text} ;\n  /*0010*/ EXIT ;"
-        assert program(parse(code, "toy.sass")[0]).steps[0].pipe == pipe
+        assert program_of(text, "EXIT", arch=arch).steps[0].pipe == pipe
