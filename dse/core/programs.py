@@ -50,7 +50,7 @@ def kept(function: F) -> F:
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
         if folder is None or any(isinstance(array, Tracer) for array in arrays):
             return jitted(*arguments)
-        kinds = tuple(_kind(leaf) if eqx.is_array(leaf) else leaf for leaf in leaves)
+        kinds = tuple(map(_kind, leaves))
         key = jax.tree.structure(arguments), kinds, _config.jax_enable_x64, folder
         if key not in programs:
             programs[key] = _program(function, arguments, folder, repr(key))
@@ -60,8 +60,11 @@ def kept(function: F) -> F:
     return cast(F, call)
 
 
-def _kind(array: Any) -> tuple[tuple[int, ...], str, bool]:
-    return array.shape, str(array.dtype), getattr(array, "weak_type", False)
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    """Return what a program depends on: not the values of an array, but 1 is neither True nor 1.0."""
+    if eqx.is_array(leaf):
+        return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
+    return type(leaf).__name__, leaf
 
 
 def _program(function: Callable[..., Any], arguments: Any, folder: Path, text: str) -> _Program | None:
