@@ -198,13 +198,7 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
     ("kernel", "types", "array", "code", "said"),
     [
         ("compact", "*fp32,*fp32,*i8", "kept=4096:int8:index % 2", 0, ""),  # `x` shares the masks' memory
-        (
-            "pick",
-            "*fp32,*fp32,*fp32",
-            "chosen=4096",
-            0,
-            "chosen: found no contents of the array, which decides",
-        ),
+        ("pick", "*fp32,*fp32,*fp32", "chosen=4096", 0, "chosen: found no contents of the array, which deci"),
         ("look_up", "*fp32,*fp16,*fp32", "x=4096:float16:random", 0, ""),  # and halves are computed
         (
             "look_up",
@@ -229,19 +223,9 @@ def test_what_decides_is_asked_for_alike_on_both_vendors(
 @pytest.mark.slow
 def test_a_launch_that_cannot_run_is_counted_with_a_warning(run_dse, monkeypatch, tmp_path):
     monkeypatch.setenv("DSE_CACHE", str(tmp_path))
-    launch = (
-        "--signature",
-        "*fp32,*fp32,*fp32",
-        "--grid",
-        "4",
-        "--constexpr",
-        "BLOCK=2048",
-        "--num-warps",
-        "32",
-    )
-    ran = run_dse(
-        "characterise", f"{FILE}:pick", "-g", "mi300x", *launch, "--arg", "chosen=8192:float32:random"
-    )
+    launch = ("--grid", "4", "--constexpr", "BLOCK=2048", "--num-warps", "32")
+    stated = ("--signature", "*fp32,*fp32,*fp32", "--arg", "chosen=8192:float32:random")
+    ran = run_dse("characterise", f"{FILE}:pick", "-g", "mi300x", *stated, *launch)
     assert ran.code == 0
     assert "pick: launch: found too many threads in a block, expected a launch that AMD" in ran.err
 
@@ -355,17 +339,10 @@ def test_kernels_as_inductor_writes_them(gpu, run_dse, monkeypatch, tmp_path):
         assert counts["dram"] * warps == pytest.approx(sectors, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("-inf", float("-inf")),
-        ("1e30", 1e30),
-        ("None", None),
-        (".cg", ".cg"),
-        ("", ""),
-        ("tl.bfloat16", "bf16"),
-    ],
-)
+CONSTANTS = {"-inf": float("-inf"), "1e30": 1e30, "None": None, ".cg": ".cg", "": "", "tl.bfloat16": "bf16"}
+
+
+@pytest.mark.parametrize(("text", "value"), CONSTANTS.items())
 def test_constants_that_are_no_parameters(text, value):
     actual = settings("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
     assert (actual if value is None or not hasattr(actual, "name") else actual.name) == value
