@@ -177,7 +177,7 @@ def _by_lane(
     others = [effect for block in effects for effect in block if effect.number not in lanes]
     elsewhere = reduce(or_, (x.wanted_by | x.reads | x.reads_any | x.address | x.always for x in others), 0)
 
-    def told(effect: Effect) -> Effect:
+    def narrowed(effect: Effect) -> Effect:
         register, lane = lanes.get(effect.number, (0, 0))
         if not register or elsewhere >> register & 1:
             return effect
@@ -186,7 +186,7 @@ def _by_lane(
             return effect._replace(wanted_by=part, kills=part, reads=effect.reads & ~whole)
         return effect._replace(reads_any=effect.reads_any & ~whole | part)
 
-    return [[told(effect) for effect in block] for block in effects]
+    return [[narrowed(effect) for effect in block] for block in effects]
 
 
 def _lane(step: Instruction) -> tuple[int, int] | None:
