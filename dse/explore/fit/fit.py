@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.optimize import least_squares, minimize
-from scipy.stats import truncnorm
 
 from dse.core.precision import in_64_bits
 from dse.core.programs import kept
@@ -167,6 +166,8 @@ class Fit:
 
     def undetermined(self, gpu: int = 0) -> tuple[str, ...]:
         """Return the names of the fields that the data do not determine."""
+        from scipy.stats import truncnorm  # half a second
+
         index, width = self.parameters.index[gpu], self.parameters.width
         least, most = (limit / width for limit in self.parameters.limits)
         # At the catalogue's value, like a field without data: the criterion is stricter.

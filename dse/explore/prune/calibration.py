@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from dse.core.files import read_toml
 
@@ -64,7 +64,7 @@ class KnownSpaces:
         logs, count = np.log([space.spread / space.predicted for space in self.spaces]), len(self.spaces)
         scatter = np.sqrt((SCATTER**2 + np.sum((logs - logs.mean()) ** 2)) / count)
         quantiles = (np.arange(QUANTILES) + 0.5) / QUANTILES
-        shares = np.exp(logs.mean() + norm.ppf(quantiles) * scatter * np.sqrt(1 + 1 / count))
+        shares = np.exp(logs.mean() + ndtri(quantiles) * scatter * np.sqrt(1 + 1 / count))
         varying = max(predicted, min(space.predicted for space in self.spaces))
         return _exceeded(self._margins(), risk, 1.0 / shares) * varying
 

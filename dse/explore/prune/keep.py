@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from dse.data.scores import spearman
 from dse.errors import DseError
@@ -126,7 +126,8 @@ class Explained:
     def spread_at_most(self, risk: float) -> float:
         """Upper confidence bound of the spread, for normal errors."""
         freedom = max(self.count - 1, 1)
-        return self.spread * float(np.sqrt(freedom / chi2.ppf(risk, freedom)))
+        chi_square = 2 * gammaincinv(freedom / 2, risk)
+        return self.spread * float(np.sqrt(freedom / chi_square))
 
 
 def check(risk: float, within: float) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.stats import rankdata
 
 from dse.core.gaussian_process import Points
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
+from dse.data.scores import ranks
 from dse.errors import InputWarning
 from dse.explore.fit import launches as fixed
 from dse.explore.fit.launches import Launches, linearised
@@ -75,7 +75,7 @@ class Candidates:
     @cached_property
     def points(self) -> Points:
         """The surrogate's features: parameters, the expected order and launch, and possible errors."""
-        known = [rankdata(self.expected) / len(self)] if self.informed else []
+        known = [ranks(self.expected) / len(self)] if self.informed else []
         known += [] if self.launch is None else [self.launch]
         slopes = [self.slopes, np.full(len(self), LEVEL if self.modelled else NO_LEVEL)]
         if self.informed:

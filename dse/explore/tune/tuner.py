@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
 from dse.core.gaussian_process import Posterior, Smooth, exponential
@@ -171,7 +171,9 @@ def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarra
     """Return the expected improvement for mean gains and deviations (Eq. 15)."""
     sure = deviation <= 0
     z = better / np.where(sure, 1.0, deviation)
-    return np.where(sure, np.maximum(better, 0.0), better * norm.cdf(z) + deviation * norm.pdf(z))
+    return np.where(
+        sure, np.maximum(better, 0.0), better * ndtr(z) + deviation * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    )
 
 
 def chance(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import binom
 
 from dse.errors import DseError
 
@@ -230,6 +229,8 @@ def _tiles(product: Product, height: float) -> float:
         return float(np.ceil(_loads(product) / height).sum())
     if product.chosen == product.experts:
         return product.experts * -(-product.tokens // height)
+    from scipy.stats import binom  # half a second
+
     share = product.chosen / product.experts
     mean, deviation = product.tokens * share, np.sqrt(product.tokens * share * (1.0 - share))
     full = int(max(mean - 8.0 * deviation, 0.0) // height)  # tiles present with probability 1 - 10^-15
