@@ -128,7 +128,7 @@ def test_what_is_added_to_a_source_adds_no_line(folder, compiler):
 @pytest.mark.parametrize("spelling", PLAIN)
 def test_files_elsewhere_are_refused_and_not_quoted(folder, spelling):
     text = spelling.replace("{secret}", str(folder.parent / "secret.h"))
-    refused = r"^k.cu: include: found '.*', expected a file in .*kernel or below"
+    refused = r"^k.cu: include: found '.*', expected a file in .*kernel, below it"
     with pytest.raises(DseError, match=refused) as error:
         list(included(text, "k.cu", [str(folder)]))
     assert "the secret" not in str(error.value)

@@ -105,7 +105,7 @@ for _type, _kind in (("u32_u24", "u"), ("i32_i24", "i")):
     _row(f"v_mad_{_type}", "valu", f"{_kind}={_kind * 3}", lambda a, b, c: s.mul24(a, b) + c, 2)
 _row("v_mad_u32_u16", "valu", "u=wwu", lambda a, b, c: a * b + c, 2)
 _row("v_mad_i32_i16", "valu", "i=ssi", lambda a, b, c: a * b + c, 2)
-_row("v_mad_u16 v_mad_i16", "valu", "w=www", lambda a, b, c: a * b + c, 2)
+_row("v_mad_u16 v_mad_i16 v_mad_legacy_u16 v_mad_legacy_i16", "valu", "w=www", lambda a, b, c: a * b + c, 2)
 for _type, _kind in (("b32", "u"), ("b16", "w")):
     for _name, _function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
         _row(f"v_{_name}_{_type}", "valu", f"{_kind}={_kind * 2}", _function, 1)

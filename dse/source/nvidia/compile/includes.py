@@ -61,7 +61,7 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[s
                 continue
             seen.add((name, path))
             if not any(path.resolve().is_relative_to(folder) for folder in inside):
-                expected = f"expected a file in {inside[0]} or below it, or one in given.folders"
+                expected = f"expected a file in {inside[0]}, below it, or in a folder given (given.folders)"
                 raise DseError(f"{where}: include: found {name!r}, {expected}")
             text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
             own = path.resolve().is_relative_to(inside[0])  # installed headers may name files by macros

@@ -109,6 +109,7 @@ row("v_xor3", "b32", "t=ttt", lambda a, b, c: a ^ b ^ c)
 row("v_xad", "u32", "t=ttt", lambda a, b, c: (a ^ b) + c)
 row("v_mul_lo s_mul", "u32 i32 u16 u64", "t=tt", lambda a, b: a * b)
 row("v_mad", "u32 u16 i16", "t=ttt", lambda a, b, c: a * b + c)
+row("v_mad_legacy", "u16 i16", "t=ttt", lambda a, b, c: a * b + c)
 row("v_mad", "u64_u32", "UM=uuU", both(lambda a, b, c: a * b + c, lambda a, b, c: a * b + c >> 64))
 EXPECTED["v_mad_i64_i32"] = Expected(
     "UM", "iiU", both(lambda a, b, c: a * b + c, lambda a, b, c: low(a * b, 64) + c >> 64)
