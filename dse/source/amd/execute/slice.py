@@ -2,11 +2,12 @@
 
 This is a backward slice, from a fixed point of liveness over pieces of straight code. Sets of slots are bits
 of a Python integer; LDS and global memory are one slot each, and so is scratch but for words whose place the
-code states, as of spilled registers. Of a vector register in which only scalars are spilled, each lane is a
-slot. The others, and words of scratch, are written in active lanes only. So liveness in active lanes, which a
-write ends, is kept apart from liveness in any lane: the former becomes the latter before an instruction that
-may activate lanes; if it restores a mask that a scalar register holds, it becomes liveness in the lanes of
-that mask, and in active ones again where it was saved.
+code states, as of spilled registers. What scalar loads read no store of the kernel has changed. Of a vector
+register in which only scalars are spilled, each lane is a slot. The others, and words of scratch, are written
+in active lanes only. So liveness in active lanes, which a write ends, is kept apart from liveness in any
+lane: the former becomes the latter before an instruction that may activate lanes; if it restores a mask that
+a scalar register holds, it becomes liveness in the lanes of that mask, and in active ones again where it was
+saved.
 """
 
 import re
@@ -36,7 +37,7 @@ from dse.source.amd.text import Instruction
 from dse.source.machine.liveness import Purpose, bits_of, predecessors_of, settle
 
 _SPACES = {"lds": 1 << CONSTANTS, "scratch": 1 << (CONSTANTS + 1), "vmem": 1 << (CONSTANTS + 2)}
-_SPACES |= {"smem": _SPACES["vmem"], "flat": sum(_SPACES.values())}
+_SPACES |= {"flat": sum(_SPACES.values()), "smem": 1 << (CONSTANTS + 3)}
 _MEMORIES = {"lds": "shared", "scratch": "local"}
 _WORDS = CONSTANTS + len(_SPACES)  # from here on those of scratch
 _MOST_WORDS = 2**14

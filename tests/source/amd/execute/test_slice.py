@@ -22,7 +22,7 @@ v_readlane_b32 S, v13, 4|s_and_b32 m0, S, 3|v_movrels_b32 V, v2|v_movreld_b32 v2
 ds_bpermute_b32 V, W, X|ds_swizzle_b32 V, W offset:swizzle(SWAP,4)
 s_add_u32 S, S, T|s_addc_u32 S, S, T|s_xor_b32 S, S, T|s_cselect_b32 S, S, T|s_cmp_lt_u32 S, T
 s_cmpk_gt_u32 S, 0x7fff|s_lshr_b32 S, T, 3|v_perm_b32 V, W, X, S|s_cmov_b32 S, T|v_mbcnt_lo_u32_b32 V, S, W
-ds_write_b32 v9, W|ds_read_b32 V, v10|ds_add_rtn_u32 V, v9, W|s_load_dword S, s[4:5], 0x10
+ds_write_b32 v9, W|ds_read_b32 V, v10|ds_add_rtn_u32 V, v9, W|s_load_dword S, s[0:1], 0x4
 global_load_ushort V, v11, s[4:5]|global_load_short_d16_hi V, v11, s[4:5]|global_store_dword v11, W, s[4:5]
 buffer_store_dword W, off, s[36:39], 0 offset:8|buffer_load_dword V, off, s[36:39], 0 offset:8
 s_andn2_b64 exec, exec, M|s_andn2_b64 exec, M, exec|s_and_b64 exec, exec, vcc|v_cmpx_ne_u32_e64 exec, W, X
