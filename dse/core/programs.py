@@ -11,8 +11,8 @@ import os
 import pickle
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from pathlib import Path
@@ -74,23 +74,28 @@ def _program(function: Callable[..., Any], arguments: Any, folder: Path, text: s
     whole = f"{function.__module__} {function.__qualname__} {text} {_settings()} {_sources()}"
     name = f"{function.__name__.lstrip('_')}-{hashlib.sha256(whole.encode()).hexdigest()}"
     with suppress(Exception):  # missing or damaged; unpickling can raise anything
-        from jax.experimental.serialize_executable import deserialize_and_load
-
-        executable, results = pickle.loads(zlib.decompress((folder / name).read_bytes()))
-        return _Program(deserialize_and_load(*executable), results)
+        return _loaded((folder / name).read_bytes())
     lowered, results = _lowered(function, arguments, name)
     if "custom_call" in lowered.as_text():  # to a library that only lowering loads
         return None
-    with _without_cache():
-        executable = lowered.compile()
+    executable = lowered.compile()
     with suppress(Exception):  # no space left, or a program that JAX cannot serialize
         from jax.experimental.serialize_executable import serialize
 
         content = zlib.compress(pickle.dumps((serialize(executable), results)), 1)
+        # One that comes from JAX's cache, where no file has been found here, has no code any more.
+        jax.block_until_ready(_loaded(content)(list(filter(eqx.is_array, jax.tree.leaves(arguments)))))
         folder.mkdir(exist_ok=True)
         with replacing(folder / name) as temporary:
             temporary.write_bytes(content)
     return _Program(executable, results)
+
+
+def _loaded(content: bytes) -> _Program:
+    from jax.experimental.serialize_executable import deserialize_and_load
+
+    executable, results = pickle.loads(zlib.decompress(content))
+    return _Program(deserialize_and_load(*executable), results)
 
 
 def _plain(leaf: Any) -> bool:
@@ -114,18 +119,6 @@ def _lowered(function: Callable[..., Any], arguments: Any, name: str) -> tuple[A
 
     of_arrays.__name__ = name
     return jax.jit(of_arrays).lower(*leaves), results[0]
-
-
-@contextmanager
-def _without_cache() -> Iterator[None]:
-    """Keep JAX from its own cache: a program from there lacks its code once it is serialized again."""
-    name = "jax_persistent_cache_min_compile_time_secs"
-    before = getattr(_config, name)
-    _config.update(name, float("inf"))
-    try:
-        yield
-    finally:
-        _config.update(name, before)
 
 
 @cache
