@@ -16,7 +16,7 @@ from dse.data.tables import Result
 from dse.errors import DseError, one_of
 from dse.explore.fit import launches
 from dse.explore.fit.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
-from dse.explore.fit.launches import log_seconds
+from dse.explore.fit.launches import compiled_log_seconds
 from dse.explore.fit.parameters import bounds, check, names_for, widths
 from dse.hardware.gpus import GpuFile
 from dse.hardware.gpus import write as gpu_text
@@ -269,7 +269,9 @@ def _scores(
         counts = np.asarray(part.counts)
         with in_64_bits():
             before, after, free = (
-                np.exp(np.asarray(log_seconds(part.launches, model, names, jnp.asarray(logs))))[counts]
+                np.exp(np.asarray(compiled_log_seconds(part.launches, model, names, jnp.asarray(logs))))[
+                    counts
+                ]
                 for logs in (
                     np.zeros(len(names)),
                     fitted.logs(space.gpu),

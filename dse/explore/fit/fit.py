@@ -32,7 +32,7 @@ from scipy.optimize import least_squares, minimize
 from dse.core.precision import in_64_bits
 from dse.core.programs import kept
 from dse.errors import DseError
-from dse.explore.fit.launches import Launches, log_seconds
+from dse.explore.fit.launches import Launches, compiled_log_seconds, log_seconds
 from dse.explore.fit.posterior import sampled
 from dse.models.protocol import Model
 
@@ -228,7 +228,7 @@ def fit(
             advance(1)
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(end[1], nan=np.inf))
         for _ in range(2):  # τ depends on the fit, and the fit slightly on τ
-            off = np.asarray(_off(problem, theta))
+            off = np.asarray(_off(problem, theta, compiled_log_seconds))
             off = off[np.concatenate([np.asarray(part.counts) for part in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # standard deviation of a normal
             theta, loss, more = _solved(problem, theta, tau, method)
@@ -257,11 +257,13 @@ class _Problem(eqx.Module):
     model: Model
 
 
-def _off(problem: _Problem, theta: Array | np.ndarray) -> Array:
+def _off(
+    problem: _Problem, theta: Array | np.ndarray, predicted: Callable[..., Array] = log_seconds
+) -> Array:
     """Return log f - log t of all data."""
     return jnp.concatenate(
         [
-            log_seconds(data.launches, problem.model, problem.names, problem.follow @ theta[index]).astype(
+            predicted(data.launches, problem.model, problem.names, problem.follow @ theta[index]).astype(
                 theta.dtype
             )
             - data.log_seconds

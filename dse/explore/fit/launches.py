@@ -73,13 +73,15 @@ def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, resources.threads.shape), whole)
 
 
-@eqx.filter_jit
 def log_seconds(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> Float[Array, " launches"]:
     """Predict logs of times with the GPU's parameters moved; those of impossible launches are undefined."""
     gpu = moved(launches.gpu, names, logs)
     return jnp.log(seconds(get(model), gpu, launches.kernel, launches.launch))
+
+
+compiled_log_seconds = kept(log_seconds)  # outside `jit`: within it, the simulator is not nested in another
 
 
 @kept
