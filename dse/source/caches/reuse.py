@@ -233,21 +233,30 @@ def follow(
 
 
 def _shared(
-    sectors: np.ndarray, of_all_warps: np.ndarray, member: SectorAccesses, array: int
+    sectors: np.ndarray, of_first: np.ndarray, of_sample: np.ndarray, member: SectorAccesses, array: int
 ) -> Sharing | None:
     """Compare how often blocks share sectors of an array with how often they would if anywhere.
 
-    None if they are too few to tell. Rows or bands show by what nearby blocks share more than distant ones; a
-    table that is a small part of the array, or a few frequent words, by what the first half of the blocks
-    and the second both touch: one warp may touch a part of it only, all warps of a few blocks tell.
-    **Shapes:** sectors [blocks, lanes], of some executions; of some blocks, of all warps.
+    None if they are too few to tell. Rows or bands show by what nearby blocks share more than distant ones;
+    one warp of many blocks misses what different warps share, all warps of few miss distant blocks. A table
+    that is a small part of the array, or a few frequent words, show by what the first half of the blocks and
+    the second both touch: one warp may touch a part of it only, all warps of a sample tell.
+    **Shapes:** [blocks, lanes], of some executions: one warp; all warps of the first blocks; of a sample.
     """
     low, high = member.spanned(array)
-    room = max((high - low) / (SECTOR * member.together), 1.0)
-    thin = max(1, min(sectors.size // _TOUCHES, int(room) // _PLACES))  # keep one place of so many
-    room /= thin
-    places, once = _touches(sectors, member.together, thin)
-    sharing = _nearby(*_distinct(places, once), len(places), room)
+    every = max((high - low) / (SECTOR * member.together), 1.0)
+
+    def touches(sectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        thin = max(1, min(sectors.size // _TOUCHES, int(every) // _PLACES))  # keep one place of so many
+        return *_touches(sectors, member.together, thin), every / thin
+
+    def nearby(places: np.ndarray, once: np.ndarray, room: float) -> Sharing | None:
+        return _nearby(*_distinct(places, once), len(places), room)
+
+    places, once, room = touches(sectors)
+    sharing, of_all = nearby(places, once, room), nearby(*touches(of_first))
+    if of_all is not None and of_all.near > (sharing.near if sharing else 0.0):
+        return of_all
     if sharing is None or sharing.near:
         return sharing
     steps = np.diff(sectors, axis=1)
@@ -258,7 +267,8 @@ def _shared(
     again = np.searchsorted(theirs, ours, side="right") - np.searchsorted(theirs, ours)
     evenly = max(len(theirs) / room, 1e-300)
     often = _expected(again, evenly) / evenly
-    place, block = _distinct(*_touches(of_all_warps, member.together, thin))
+    places, once, room = touches(of_sample)
+    place, block = _distinct(places, once)
     pairs, by_chance = _pairs(place, 0 * block, block, room)
     if by_chance > _ENOUGH:
         often *= min(1.0, pairs / by_chance / max(often.mean(), 1e-300))
@@ -345,8 +355,8 @@ def _fresh(first: np.ndarray, block: np.ndarray, window: Window) -> tuple[np.nda
     """Return the share of each touch's sector that no block before a part of the window touches, and the
     blocks of the part.
 
-    The part is the second half: whole waves, or blocks of a wave that is cut, which has its past in itself. A
-    few sectors may be shared by as many blocks: the mean of both directions depends less on where these begin.
+    The part is the second half: whole waves, or blocks of a wave that is cut, which has its past in itself.
+    Where as many blocks share a few sectors, the mean of both directions depends less on where these begin.
 
     **Shapes:** first, block [touches], sorted by sector.
     """
