@@ -324,7 +324,8 @@ def _scattered(
     They are assumed to be anywhere in the part of an array that the executed blocks use, but shared `shared`
     times as often, by array and touch: at most once if they are linear along some dimension of the grid, so
     that only some blocks meet. Where that is not known, blocks that move as a whole share no more than they
-    have to: their tiles make up the array, in some order.
+    have to: their tiles make up the array, in some order. What all have to share and is not seen is shared by
+    nearby ones, if any is.
 
     **Shapes:** first, times [sectors].
     """
@@ -339,15 +340,16 @@ def _scattered(
         evenly = min(1.0, touched * SECTOR / max(high - low, SECTOR))
         by_chance = Sharing(np.array([not families.as_whole[members].all()], float))
         sharing = shared.get(array, by_chance)
-        near[inside], within[inside] = evenly * sharing.near, sharing.within
         least = touches = evenly * blocks
         for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
             least = touches * -float(np.expm1(-least))
+        of_near = max(evenly * sharing.near, least) if sharing.near else 0.0
+        near[inside], within[inside] = of_near, sharing.within
         middle = (np.arange(np.count_nonzero(inside)) + 0.5) / np.count_nonzero(inside)
         partly = not np.isin(families.step[members], (*APART, 0)).all()
         often = np.quantile(sharing.often, middle)
         often = np.minimum(often, 1.0) if partly else often
-        chance[inside] = np.maximum(evenly * often, max((least - evenly * sharing.near) / blocks, 1e-300))
+        chance[inside] = np.maximum(evenly * often, max((least - of_near) / blocks, 1e-300))
     return np.stack([chance, near, within])
 
 

@@ -26,7 +26,9 @@ MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
 _AT_ONCE = 2**18  # addresses
+_FEWEST_BLOCKS = 32  # whose warps all run
 _SAMPLED = 8  # executions of an instruction whose places are compared
+_Sectors = tuple[np.ndarray, np.ndarray, np.ndarray]
 _Place = tuple[np.ndarray, np.ndarray]  # shift and there of a Group
 
 # Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
@@ -77,11 +79,11 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 
 def groups(
     machine: Any, block: int, families: Sequence[Families], at: Sequence[Dimensions], probe: Probe
-) -> list[tuple[list[Group], dict[int, tuple[np.ndarray, np.ndarray]]]]:
+) -> list[tuple[list[Group], dict[int, _Sectors]]]:
     """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
 
-    With the groups come, by array, sectors of the other blocks, of one warp, and of the machine's blocks, of
-    all warps: [blocks, lanes], -1 for none.
+    With the groups come, by array, sectors of the other blocks, of one warp; of the first of these, of all
+    warps; and of the machine's blocks, of all warps: [blocks, lanes], -1 for none.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
     or whose lanes move differently in most blocks, with the same addresses in few only; or the first and the
@@ -101,7 +103,11 @@ def groups(
     executions = probe(at, sorted(asked))
     of_probe = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
-    result: list[tuple[list[Group], dict[int, tuple[np.ndarray, np.ndarray]]]] = []
+    block_warps = range(machine.shape[1] // WARP)
+    few = at[: 1 + max(_FEWEST_BLOCKS, len(at) * len(asked) // len(block_warps))]  # about as many warps
+    whole = cache(lambda: probe(few, None))
+    of_whole = cache(lambda step, warp: _Executions(whole(), step, warp))
+    result: list[tuple[list[Group], dict[int, _Sectors]]] = []
     names: dict[int, bytes] = {}  # of places, by their identity
     for members, of_list in zip(families, warps, strict=True):
         alike: dict[tuple[int, int], list[int]] = {}  # by instruction and warp
@@ -115,15 +121,18 @@ def groups(
                 of_warps[number].append((warp, place))
         places = [_common([place for _, place in own]) for own in of_warps]
         lost: set[int] = set()  # instructions
-        others: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        others: dict[int, _Sectors] = {}
         for number, pairs in groupby(members.insts.tolist(), key=itemgetter(0)):
             if places[number] is None:
                 steps = {step for _, step in pairs}
                 if not steps <= lost and of_warps[number]:
                     warp, _ = of_warps[number][-1 if of_warps[number][-1][1] is None else 0]
                     step = members.streams[number].step
-                    own = [of_machine(step, every).sectors() for every in range(machine.shape[1] // WARP)]
-                    sectors = of_probe(step, warp).sectors(), np.concatenate(own, axis=1)
+                    of_first, of_sample = (
+                        np.concatenate([of(step, every).sectors() for every in block_warps], axis=1)
+                        for of in (of_whole, of_machine)
+                    )
+                    sectors = of_probe(step, warp).sectors(), of_first, of_sample
                     others[int(members.array[number])] = sectors
                 lost |= steps
         kept = members.within({*members.insts[:, 1].tolist()} - lost)

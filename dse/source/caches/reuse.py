@@ -111,6 +111,7 @@ class Reuse:
         )
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
+        self.fresh, self.fresh_blocks = _fresh(self.first, block, loads)
         self.phase, self.array = phases[accesses.phase[access]], array[access]
         # No more sectors of an array are touched than lie between the lowest and the highest that are seen,
         # or that the first and the last block of the grid would touch.
@@ -139,22 +140,26 @@ class Reuse:
         touch as many sectors first.
         """
         once = self._cold(self.blocks) / self.blocks
-        if back >= self.blocks:  # all fits
-            return once
+        if back >= self.window.blocks:  # nothing that the window touches is lost
+            return once if back >= self.blocks else np.maximum(self._fresh().sum(axis=0), once)
         span = back / self.window.wave * self.ticks
-        gone = self.counted & (self.first | (self.since > span) & (back < self.window.blocks))
+        gone = self.counted & (self.first | (self.since > span))
         return np.maximum(self._of_phases(gone).sum(axis=0) / self.counted_blocks, once)
 
     def _cold(self, blocks: float) -> np.ndarray:
         """Count the sectors that so many blocks touch, all of the window and others: [phases]."""
-        fresh = self._of_phases(self.first & self.counted) / self.counted_blocks
-        cold = self._of_phases(self.first) + (blocks - self.window.blocks) * fresh
+        cold = self._of_phases(self.first) + (blocks - self.window.blocks) * self._fresh()
         return np.minimum(1.0, self.most / np.maximum(cold.sum(axis=1), 1e-300)) @ cold
 
-    def _of_phases(self, touches: np.ndarray) -> np.ndarray:
-        """Count touches: [arrays, phases]."""
+    def _fresh(self) -> np.ndarray:
+        """Count the sectors of an average block that none before it touches: [arrays, phases]."""
+        return self._of_phases(self.first, self.fresh) / self.fresh_blocks
+
+    def _of_phases(self, touches: np.ndarray, share: np.ndarray | None = None) -> np.ndarray:
+        """Count touches, or the `share` of each: [arrays, phases]."""
         counts = np.zeros((len(self.most), self.phases))
-        np.add.at(counts, (self.array[touches], self.phase[touches]), self.weight[touches])
+        weight = self.weight if share is None else self.weight * share
+        np.add.at(counts, (self.array[touches], self.phase[touches]), weight[touches])
         return counts
 
 
@@ -228,21 +233,30 @@ def follow(
 
 
 def _shared(
-    sectors: np.ndarray, of_all_warps: np.ndarray, member: SectorAccesses, array: int
+    sectors: np.ndarray, of_first: np.ndarray, of_sample: np.ndarray, member: SectorAccesses, array: int
 ) -> Sharing | None:
     """Compare how often blocks share sectors of an array with how often they would if anywhere.
 
-    None if they are too few to tell. Rows or bands show by what nearby blocks share more than distant ones; a
-    table that is a small part of the array, or a few frequent words, by what the first half of the blocks
-    and the second both touch: one warp may touch a part of it only, all warps of a few blocks tell.
-    **Shapes:** sectors [blocks, lanes], of some executions; of some blocks, of all warps.
+    None if they are too few to tell. Rows or bands show by what nearby blocks share more than distant ones;
+    one warp of many blocks misses what different warps share, all warps of few miss distant blocks. A table
+    that is a small part of the array, or a few frequent words, show by what the first half of the blocks and
+    the second both touch: one warp may touch a part of it only, all warps of a sample tell.
+    **Shapes:** [blocks, lanes], of some executions: one warp; all warps of the first blocks; of a sample.
     """
     low, high = member.spanned(array)
-    room = max((high - low) / (SECTOR * member.together), 1.0)
-    thin = max(1, min(sectors.size // _TOUCHES, int(room) // _PLACES))  # keep one place of so many
-    room /= thin
-    places, once = _touches(sectors, member.together, thin)
-    sharing = _nearby(*_distinct(places, once), len(places), room)
+    every = max((high - low) / (SECTOR * member.together), 1.0)
+
+    def touches(sectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        thin = max(1, min(sectors.size // _TOUCHES, int(every) // _PLACES))  # keep one place of so many
+        return *_touches(sectors, member.together, thin), every / thin
+
+    def nearby(places: np.ndarray, once: np.ndarray, room: float) -> Sharing | None:
+        return _nearby(*_distinct(places, once), len(places), room)
+
+    places, once, room = touches(sectors)
+    sharing, of_all = nearby(places, once, room), nearby(*touches(of_first))
+    if of_all is not None and of_all.near > (sharing.near if sharing else 0.0):
+        return of_all
     if sharing is None or sharing.near:
         return sharing
     steps = np.diff(sectors, axis=1)
@@ -253,7 +267,8 @@ def _shared(
     again = np.searchsorted(theirs, ours, side="right") - np.searchsorted(theirs, ours)
     evenly = max(len(theirs) / room, 1e-300)
     often = _expected(again, evenly) / evenly
-    place, block = _distinct(*_touches(of_all_warps, member.together, thin))
+    places, once, room = touches(of_sample)
+    place, block = _distinct(places, once)
     pairs, by_chance = _pairs(place, 0 * block, block, room)
     if by_chance > _ENOUGH:
         often *= min(1.0, pairs / by_chance / max(often.mean(), 1e-300))
@@ -334,6 +349,24 @@ def _expected(again: np.ndarray, evenly: float) -> np.ndarray:
     seen, by_chance = np.where(known, once_more, number), np.where(known, alike / (number + 1), 1.0) * evenly
     sure = seen > by_chance + 3.0 * np.sqrt(by_chance)  # standard deviations
     return np.random.default_rng(_ENOUGH).gamma(1.0 / spread[again]) * (sure * mean * spread)[again]
+
+
+def _fresh(first: np.ndarray, block: np.ndarray, window: Window) -> tuple[np.ndarray, int]:
+    """Return the share of each touch's sector that no block before a part of the window touches, and the
+    blocks of the part.
+
+    The part is the second half: whole waves, or blocks of a wave that is cut, which has its past in itself.
+    Where as many blocks share a few sectors, the mean of both directions depends less on where these begin.
+
+    **Shapes:** first, block [touches], sorted by sector.
+    """
+    if window.whole:
+        return np.ones(len(first)), window.blocks
+    past = window.blocks // window.wave // 2 * window.wave or window.blocks // 2
+    rows, number = np.flatnonzero(first), np.cumsum(first) - 1
+    earliest, latest = (reduce.reduceat(block, rows) for reduce in (np.minimum, np.maximum))
+    after = window.blocks - past
+    return ((earliest >= past) / 2 + (latest < after) / 2)[number], after
 
 
 def _uneven(families: Families, whole: bool) -> set[int]:

@@ -243,6 +243,23 @@ def test_part_of_a_grid_represents_all(monkeypatch: pytest.MonkeyPatch, l2: int)
     assert traffic(machine, sample, l2).dram_sectors == pytest.approx(every, rel=0.1)
 
 
+def test_blocks_in_the_middle_of_a_wave_have_a_past(monkeypatch: pytest.MonkeyPatch):
+    """Of the 30 tiles that a block reads before its own, those of blocks that were not run are not new."""
+    monkeypatch.setattr(places, "MOST_BLOCKS", 100)  # less than a wave
+    monkeypatch.setattr(places, "MOST_EXECUTIONS", 1)
+    launch = LaunchArguments((4096, 1, 1), (128, 1, 1), (None, None, 30))
+    moved = traffic(*run_sample(bound("causal"), launch), 500, sms=64)
+    assert moved.loads_past_l2 == pytest.approx(16 * 4096, rel=0.02)
+
+
+def test_other_warps_of_the_next_block_share():
+    """The L2 holds a tenth: first warps share nothing, and all together touch each sector once."""
+    apart = np.random.default_rng(4).integers(-47, 48, 128 * 4096).astype(np.int32)
+    launch = LaunchArguments((4096, 1, 1), (128, 1, 1), (None, None, apart))
+    moved = traffic(*run_sample(bound("jittered"), launch), 600)
+    assert moved.loads_past_l2 == pytest.approx(2 * 16 * 4096, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("blocks", "wave", "expected"),
     [

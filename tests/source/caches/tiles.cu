@@ -279,3 +279,10 @@ KERNEL history(const int* x, int* y, const int* initial, int chunks)
         for (int j = 1; j < 4; j++) sum += x[(first - j) * 128 + threadIdx.x];
     for (int j = 0; j < 8; j++) y[(first + j) * 128 + threadIdx.x] = sum += x[(first + j) * 128 + threadIdx.x];
 }
+
+// Places near the thread's own.
+KERNEL jittered(const int* x, int* y, const int* apart)
+{
+    const int i = blockIdx.x * 128 + threadIdx.x;
+    y[i] = x[i + apart[i]];
+}
