@@ -253,7 +253,7 @@ def test_blocks_in_the_middle_of_a_wave_have_a_past(monkeypatch: pytest.MonkeyPa
 
 
 def test_nearby_blocks_touch_a_sector_at_most_once():
-    """Two of them take what a block does: a third of that is left, of 64 rows of which a few are looked at."""
+    """Two do, so a third is left of what a block reads of 64 rows, of which a few are looked at."""
     apart = np.random.default_rng(4).integers(-47, 48, 128 * 1024).astype(np.int32)
     launch = LaunchArguments((1024, 1, 1), (128, 1, 1), (None, None, apart, 64))
     moved = traffic(*run_sample(bound("channels"), launch), 2**16)
