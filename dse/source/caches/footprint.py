@@ -325,7 +325,7 @@ def _scattered(
     times as often, by array and touch: at most once if they are linear along some dimension of the grid, so
     that only some blocks meet. Where that is not known, blocks that move as a whole share no more than they
     have to: their tiles make up the array, in some order. What all have to share and is not seen is shared by
-    nearby ones, if any is.
+    nearby ones, if any is; each of these touches a sector once at most.
 
     **Shapes:** first, times [sectors].
     """
@@ -343,7 +343,7 @@ def _scattered(
         least = touches = evenly * blocks
         for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
             least = touches * -float(np.expm1(-least))
-        of_near = max(evenly * sharing.near, least) if sharing.near else 0.0
+        of_near = min(max(evenly * sharing.near, least), sharing.within) if sharing.near else 0.0
         near[inside], within[inside] = of_near, sharing.within
         middle = (np.arange(np.count_nonzero(inside)) + 0.5) / np.count_nonzero(inside)
         partly = not np.isin(families.step[members], (*APART, 0)).all()

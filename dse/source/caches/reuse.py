@@ -149,7 +149,7 @@ class Reuse:
     def _cold(self, blocks: float) -> np.ndarray:
         """Count the sectors that so many blocks touch, all of the window and others: [phases]."""
         cold = self._of_phases(self.first) + (blocks - self.window.blocks) * self._fresh()
-        return np.minimum(1.0, self.most / np.maximum(cold.sum(axis=1), 1e-300)) @ cold
+        return self.most / np.maximum(cold.sum(axis=1), self.most) @ cold
 
     def _fresh(self) -> np.ndarray:
         """Count the sectors of an average block that none before it touches: [arrays, phases]."""

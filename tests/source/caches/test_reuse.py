@@ -252,6 +252,14 @@ def test_blocks_in_the_middle_of_a_wave_have_a_past(monkeypatch: pytest.MonkeyPa
     assert moved.loads_past_l2 == pytest.approx(16 * 4096, rel=0.02)
 
 
+def test_nearby_blocks_touch_a_sector_at_most_once():
+    """Two do, so a third is left of what a block reads of 64 rows, of which a few are looked at."""
+    apart = np.random.default_rng(4).integers(-47, 48, 128 * 1024).astype(np.int32)
+    launch = LaunchArguments((1024, 1, 1), (128, 1, 1), (None, None, apart, 64))
+    moved = traffic(*run_sample(bound("channels"), launch), 2**16)
+    assert 0.6 * 65 * 16 * 1024 < moved.loads_past_l2 < 65 * 16 * 1024
+
+
 def test_other_warps_of_the_next_block_share():
     """The L2 holds a tenth: first warps share nothing, and all together touch each sector once."""
     apart = np.random.default_rng(4).integers(-47, 48, 128 * 4096).astype(np.int32)

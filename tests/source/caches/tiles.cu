@@ -286,3 +286,13 @@ KERNEL jittered(const int* x, int* y, const int* apart)
     const int i = blockIdx.x * 128 + threadIdx.x;
     y[i] = x[i + apart[i]];
 }
+
+// The same in each of several rows.
+KERNEL channels(const int* x, int* y, const int* apart, int rows)
+{
+    const int i = blockIdx.x * 128 + threadIdx.x, at = max(i + apart[i], 0);
+    int sum = 0;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++) sum += x[row * gridDim.x * 128 + at];
+    y[i] = sum;
+}
