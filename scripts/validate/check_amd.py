@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.slots import CONSTANTS, A, V
 from dse.source.amd.profile.walk import registers
 from dse.source.amd.text import Listing, parse
+from dse.source.kernel import knows_blocks
 from dse.source.launches import Array, Configuration, configurations
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments, Pointer
@@ -40,6 +42,7 @@ from dse.source.nvidia.arguments import _contents
 from dse.types import Resources
 
 # Targets, and GPUs whose limits give the number of waves.
+MOST_THREADS = 1024  # of a block for which code without a bound is compiled
 TARGETS = {"gfx90a": "mi250x", "gfx942": "mi300x", "gfx1032": "w6600", "gfx1100": "w7800"}
 # Sizes of launches that are run completely.
 SMALL: Mapping[str, Mapping[str, int]] = {
@@ -112,10 +115,11 @@ def _argument(given: Any, size: int, seed: int) -> Any:
     )
 
 
-def resources_differ(listing: Listing, target: str) -> str | None:
+def resources_differ(listing: Listing, target: str, threads: int) -> str | None:
     """Describe differences of registers or occupancy from the compiler's; None if they agree.
 
-    A SIMD's waves follow from blocks of one wave, without LDS, as the compiler has it.
+    As the compiler has it, a SIMD's waves follow from the registers of blocks of one wave, and from the LDS
+    of blocks of the most `threads` for which the code is compiled.
     """
     slots = [
         slot
@@ -138,7 +142,10 @@ def resources_differ(listing: Listing, target: str) -> str | None:
         "registers": listing.vgprs,
         "shared_bytes": 0,
     }
-    waves = int(resident_blocks(limits, Resources(**asked))[0]) / int(limits.sub_partitions)
+    by_registers = int(resident_blocks(limits, Resources(**asked))[0])
+    blocks = int(limits.shared_bytes_per_sm) // max(listing.lds_bytes, 1)
+    by_lds = blocks * -(-threads // listing.wave_size)
+    waves = min(by_registers, by_lds) / int(limits.sub_partitions)
     if waves != listing.occupancy:
         return f"occupancy: {waves:g} waves a SIMD, the compiler states {listing.occupancy}"
     return None
@@ -215,7 +222,8 @@ def check(name: str, target: str, count: int, complete: int, seed: int) -> Check
             _, missing = execute(code, launch, representative(configuration.grid).blocks)
             ran = time.process_time()
             result.unknown_data += missing is not None
-            if differs := resources_differ(listing, target):
+            threads = prod(configuration.block) if knows_blocks(source) else MOST_THREADS
+            if differs := resources_differ(listing, target, threads):
                 result.failures.append(f"{_named(configuration)}: {differs}")
             result.instructions += len(listing.instructions)
             result.compile_s += read - began
