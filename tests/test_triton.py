@@ -1,6 +1,7 @@
 """`dse.triton`: kernels of a program ranked and pruned, as Triton's own autotuner calls it, without a GPU."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,6 +125,7 @@ def test_mistakes():
         dse.triton.rank(print, GPU, args={}, grid=grid)
     with pytest.raises(DseError, match=r"configs: found BLOCK, expected num_warps in all"):
         dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=[{"num_warps": 1}, {"BLOCK": 64}])
-    some = [triton.Config({"BLOCK": 64}, num_warps="a")]  # type: ignore[arg-type]
+    wrong: Any = "a"
+    some = [triton.Config({"BLOCK": 64}, num_warps=wrong)]
     with pytest.raises(DseError, match=r"triton.Config: num_warps: found 'a', expected a whole number"):
         dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=some)

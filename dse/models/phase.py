@@ -310,8 +310,7 @@ def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
 
 def _larger(a: _Piece, b: _Piece) -> _Piece:
     """Return the longer one, the first of equals."""
-    longer = b.cycles > a.cycles
-    return _Piece(jnp.where(longer, b.cycles, a.cycles), jnp.where(longer, b.cause, a.cause))
+    return _Piece(_maximum(a.cycles, b.cycles), jnp.where(b.cycles > a.cycles, b.cause, a.cause))
 
 
 def _by_cause(causes: Sequence[int], pieces: Sequence[_Piece]) -> Array:
@@ -339,8 +338,11 @@ def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
 
 
 def _maximum(a: Array, b: Array) -> Array:
-    """Return the larger one, the first of equals: jnp.maximum's mean of their slopes takes ten operations."""
-    return jnp.where(b > a, b, a)
+    """Return the larger one, the first of equals: jnp.maximum's mean of their slopes takes ten operations.
+
+    What is not a number stays so, as there.
+    """
+    return jnp.where((b > a) | jnp.isnan(b), b, a)
 
 
 def _to_the_fourth(x: Array) -> Array:

@@ -111,7 +111,7 @@ class Reuse:
         )
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
-        self.fresh, self.fresh_blocks = _fresh(self.first, block, loads)
+        self.fresh, self.fresh_blocks = _first_of_all(self.first, block, loads)
         self.phase, self.array = phases[accesses.phase[access]], array[access]
         # No more sectors of an array are touched than lie between the lowest and the highest that are seen,
         # or that the first and the last block of the grid would touch.
@@ -351,7 +351,7 @@ def _expected(again: np.ndarray, evenly: float) -> np.ndarray:
     return np.random.default_rng(_ENOUGH).gamma(1.0 / spread[again]) * (sure * mean * spread)[again]
 
 
-def _fresh(first: np.ndarray, block: np.ndarray, window: Window) -> tuple[np.ndarray, int]:
+def _first_of_all(first: np.ndarray, block: np.ndarray, window: Window) -> tuple[np.ndarray, int]:
     """Return the share of each touch's sector that no block before a part of the window touches, and the
     blocks of the part.
 
