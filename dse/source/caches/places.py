@@ -8,14 +8,12 @@ and others are assumed to share nothing.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import ALONE, FAR, Families
+from dse.source.caches.sectors import Families
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
@@ -91,123 +89,161 @@ def groups(
     **Raises:** DseError if the blocks cannot be run.
     """
     ends_of = cache(partial(_end_warps, block))
-    warps = [
-        [
-            ends_of(stream.lanes, stream.issuer)[: 1 if whole else 2]
-            for stream, whole in zip(members.streams, members.as_whole.tolist(), strict=True)
-        ]
+    ends = [  # first and last warp of each family
+        np.array([ends_of(stream.lanes, stream.issuer) for stream in members.streams], int).reshape(-1, 2)
         for members in families
     ]
-    every = sorted({warp for of_list in warps for of_family in of_list for warp in of_family})
-    asked = {*every[: _MOST_WARPS - 1], *every[_MOST_WARPS - 1 :][-1:]}
-    executions = probe(at, sorted(asked))
-    of_probe = cache(partial(_Executions, executions))
-    of_machine = cache(partial(_Executions, Addresses.of(machine)))
-    block_warps = range(machine.shape[1] // WARP)
-    as_many_warps = len(at) * len(asked) // len(block_warps)
-    few = at[: 1 + min(max(_FEWEST_BLOCKS, as_many_warps), _ENOUGH_BLOCKS)]
-    whole = cache(lambda: probe(few, None))
-    of_whole = cache(lambda step, warp: _Executions(whole(), step, warp))
+    for own, members in zip(ends, families, strict=True):
+        own[members.as_whole, 1] = own[members.as_whole, 0]
+    every = sorted({*np.concatenate(ends).ravel().tolist()})
+    asked = sorted({*every[: _MOST_WARPS - 1], *every[-1:]})
+    warps = machine.shape[1] // WARP
+    few = at[: 1 + min(max(_FEWEST_BLOCKS, len(at) * len(asked) // warps), _ENOUGH_BLOCKS)]
+    runs = _Runs(
+        asked, _by_instruction(probe(at, asked)), _by_instruction(Addresses.of(machine)), range(warps),
+        cache(lambda: _by_instruction(probe(few, None))),
+    )  # fmt: skip
+    known: dict[int, _Place] = {}
     result: list[tuple[list[Group], dict[int, _Sectors]]] = []
-    names: dict[int, bytes] = {}  # of places, by their identity
-    for members, of_list in zip(families, warps, strict=True):
-        alike: dict[tuple[int, int], list[int]] = {}  # by instruction and warp
-        for number, (stream, of_family) in enumerate(zip(members.streams, of_list, strict=True)):
-            for warp in asked.intersection(of_family):
-                alike.setdefault((stream.step, warp), []).append(number)
-        of_warps: list[list[tuple[int, _Place | None]]] = [[] for _ in of_list]
-        for (step, warp), numbers in sorted(alike.items()):
-            before = of_machine(step, warp).before([members.streams[n] for n in numbers], block)
-            for number, place in zip(numbers, of_probe(step, warp).places(np.array(before)), strict=True):
-                of_warps[number].append((warp, place))
-        places = [_common([place for _, place in own]) for own in of_warps]
-        lost: set[int] = set()  # instructions
-        others: dict[int, _Sectors] = {}
-        for number, pairs in groupby(members.insts.tolist(), key=itemgetter(0)):
-            if places[number] is None:
-                steps = {step for _, step in pairs}
-                if not steps <= lost and of_warps[number]:
-                    warp, _ = of_warps[number][-1 if of_warps[number][-1][1] is None else 0]
-                    step = members.streams[number].step
-                    of_first, of_sample = (
-                        np.concatenate([of(step, every).sectors() for every in block_warps], axis=1)
-                        for of in (of_whole, of_machine)
-                    )
-                    sectors = of_probe(step, warp).sectors(), of_first, of_sample
-                    others[int(members.array[number])] = sectors
-                lost |= steps
-        kept = members.within({*members.insts[:, 1].tolist()} - lost)
-        placed: dict[bytes, tuple[_Place, list[int]]] = {}
-        for number, place in enumerate(places):
-            if place is None or not kept[number]:
-                continue
-            if id(place) not in names:
-                names[id(place)] = place[0].tobytes() + place[1].tobytes()
-            placed.setdefault(names[id(place)], (place, []))[1].append(number)
-        result.append(([Group(tuple(numbers), *place) for place, numbers in placed.values()], others))
+    for members, own in zip(families, ends, strict=True):
+        names = _names(members, own, block, runs, known)
+        place = _common(names, known)
+        lost, others = _lost(members, own, names, place, runs)
+        kept = (place != 0) & members.within({*members.insts[:, 1].tolist()} - lost)
+        placed: dict[int, list[int]] = {}
+        for number in np.flatnonzero(kept).tolist():
+            placed.setdefault(int(place[number]), []).append(number)
+        result.append(([Group(tuple(numbers), *known[name]) for name, numbers in placed.items()], others))
     return result
 
 
-def _end_warps(block: int, lanes: Lanes, issuer: int) -> tuple[int, ...]:
+class _Runs(NamedTuple):
+    """Executions of instructions: by some warps of many blocks, by those of a sample, and of all warps."""
+
+    asked: Sequence[int]  # warps that many blocks ran
+    many: "_ByInstruction"
+    sample: "_ByInstruction"
+    warps: range  # of a block
+    whole: "Callable[[], _ByInstruction]"  # of the first of the many
+
+
+def _names(
+    members: Families, ends: np.ndarray, block: int, runs: _Runs, known: dict[int, _Place]
+) -> np.ndarray:
+    """Return the names of the places of families' first and last warps, and add these: [families, 2].
+
+    0 is none. Of `ends`, the warps, that were not run becomes the other.
+    """
+    inst = np.array([stream.step for stream in members.streams], int)
+    ran, names = np.isin(ends, runs.asked), np.zeros(ends.shape, np.uint64)
+    for step, warp in sorted({*zip(inst.repeat(2).tolist(), ends.ravel().tolist(), strict=True)}):
+        chosen = ran & (ends == warp) & (inst == step)[:, None]
+        if numbers := np.flatnonzero(chosen.any(axis=1)).tolist():
+            before = runs.sample(step).of(warp).before([members.streams[n] for n in numbers], block)
+            own = runs.many(step).of(warp).places(before, known)
+            names[numbers] = np.where(chosen[numbers], own[:, None], names[numbers])
+    ends[:] = np.where(ran, ends, ends[:, ::-1])
+    return np.where(ran, names, names[:, ::-1])
+
+
+def _lost(
+    members: Families, ends: np.ndarray, names: np.ndarray, place: np.ndarray, runs: _Runs
+) -> tuple[set[int], dict[int, _Sectors]]:
+    """Return the instructions of families without a place, and sectors that they touch, by array."""
+    lost: set[int] = set()
+    others: dict[int, _Sectors] = {}
+    insts = np.split(members.insts[:, 1], np.flatnonzero(np.diff(members.insts[:, 0])) + 1)
+    for number in np.flatnonzero(place == 0).tolist():
+        steps = {*insts[number].tolist()}
+        warp = int(ends[number, 0 if names[number, 1] else 1])
+        if not steps <= lost and warp in runs.asked:
+            step = members.streams[number].step
+            of_first, of_sample = (
+                np.concatenate([of(step).of(every).sectors() for every in runs.warps], axis=1)
+                for of in (runs.whole(), runs.sample)
+            )
+            sectors = runs.many(step).of(warp).sectors(), of_first, of_sample
+            others[int(members.array[number])] = sectors
+        lost |= steps
+    return lost, others
+
+
+def _end_warps(block: int, lanes: Lanes, issuer: int) -> tuple[int, int]:
     """Return the first and the last warp of a block in a set of lanes, or the one that issues."""
     if issuer >= 0:
-        return (issuer,)
-    return tuple((np.flatnonzero(lanes.everywhere[block])[[0, -1]] // WARP).tolist())
+        return issuer, issuer
+    first, last = np.flatnonzero(lanes.everywhere[block])[[0, -1]] // WARP
+    return int(first), int(last)
 
 
-def _common(places: Sequence[_Place | None]) -> _Place | None:
-    """Return the places of the first warp, `FAR` where the last moves by another distance, as lanes may."""
-    first, last = (places[0], places[-1]) if places else (None, None)
-    if first is None or last is None or first is last:
-        return first if last is not None else None
-    (shift, there), (of_last, last_there) = first, last
-    uneven = (shift != of_last) & there & last_there
-    if not uneven.any():
-        return first
-    both = np.stack([shift, of_last], axis=1)[uneven]
-    _, kind, times = np.unique(both, axis=0, return_inverse=True, return_counts=True)
-    if 2 * len(both) >= np.count_nonzero(there) and np.count_nonzero(times == 1) > ALONE * len(both):
-        return None
-    shift = shift.copy()
-    shift[uneven] = FAR * (1 + int(shift.max()) // FAR + kind.ravel())
-    return shift, there
+def _common(names: np.ndarray, known: dict[int, _Place]) -> np.ndarray:
+    """Return the names of the places of first and last warps together, 0 if there are none: [n].
+
+    **Shapes:** names [n, 2], 0 for none.
+    """
+    from dse.source.caches.distances import of_both  # imports Numba
+
+    pairs, which = np.unique(names, axis=0, return_inverse=True)
+    common = np.where(pairs.all(axis=1), pairs[:, 0], np.uint64(0))
+    for number in np.flatnonzero(common != pairs[:, 1]).tolist():
+        if common[number]:
+            (shift, there), (of_last, last_there) = (known[name] for name in pairs[number].tolist())
+            shift = shift.copy()
+            common[number] = of_both(shift, of_last, there, last_there)
+            known.setdefault(int(common[number]), (shift, there))
+    return common[which.ravel()]
+
+
+def _by_instruction(addresses: Addresses) -> "_ByInstruction":
+    return cache(partial(_Instruction, addresses))
+
+
+class _Instruction:
+    """The executions of an instruction, with their addresses."""
+
+    def __init__(self, addresses: Addresses, step: int) -> None:
+        self.addresses, self.moved = addresses, addresses.moved(step)
+        self.streams = addresses.streams[step]
+        self.issuer = np.array([stream.issuer for stream in self.streams], int)
+        self.repeats = np.array([stream.repeats for stream in self.streams], int)
+        sets = {id(stream.lanes): number for number, stream in enumerate(self.streams)}
+        self.sets = [self.streams[number].lanes for number in sets.values()]
+        numbers = {key: number for number, key in enumerate(sets)}
+        self.set = np.array([numbers[id(stream.lanes)] for stream in self.streams], int)
+        self.of = cache(partial(_Executions, self))
 
 
 class _Executions:
     """Executions of an instruction by a warp of each row of blocks, with their addresses."""
 
-    def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
-        machine = addresses.machine
-        self.row, self.moved = addresses.row, addresses.moved(step)
-        at = int(np.searchsorted(machine.threads, WARP * warp))
-        self.streams = [s for s in addresses.streams[step] if s.issuer in (-1, warp)]
-        # the lanes of the warp; of boxes their first places
-        self.lanes = [slice(WARP) if s.issuer >= 0 else slice(at, at + WARP) for s in self.streams]
-        sets: dict[tuple[int, bool], int] = {}
-        masks = [np.zeros((machine.shape[0], WARP), bool)]  # of no stream
-        there = [masks[0][:, 0]]  # rows that have some of the lanes
-        for stream, lanes in zip(self.streams, self.lanes, strict=True):
-            key = (id(stream.lanes), stream.issuer >= 0)
-            if key not in sets:
-                sets[key] = len(masks)
-                masks.append(stream.lanes.everywhere[:, lanes])
-                there.append(np.any(stream.lanes.everywhere if stream.issuer >= 0 else masks[-1], axis=1))
-        self.masks = np.stack(masks)
-        self.set = np.array([sets[id(s.lanes), s.issuer >= 0] for s in self.streams] + [0])
-        repeats = np.array([s.repeats for s in self.streams] + [0])
-        times = repeats[:, None] * np.stack(there)[self.set]
-        self.starts = dict(zip(map(id, self.streams), np.cumsum(times, axis=0) - times, strict=False))
-        ends = np.ascontiguousarray(np.cumsum(times, axis=0)[:-1].T)
+    def __init__(self, inst: _Instruction, warp: int) -> None:
+        machine = inst.addresses.machine
+        self.row, self.moved = inst.addresses.row, inst.moved
+        own = np.flatnonzero((inst.issuer == warp) | (inst.issuer < 0))
+        self.streams = [inst.streams[number] for number in own.tolist()]
+        # the lanes of the warp; of boxes, which have issuers, their first places
+        at, boxed = int(np.searchsorted(machine.threads, WARP * warp)), inst.issuer[own] >= 0
+        self.lanes = slice(at, at + WARP), slice(WARP)
+        self.boxed = boxed.tolist()
+        nobody = np.zeros((machine.shape[0], WARP), bool)
+        whole = [lanes.everywhere for lanes in inst.sets]
+        self.masks = np.stack([every[:, lanes] for lanes in self.lanes for every in whole] + [nobody])
+        self.set = np.append(inst.set[own] + len(whole) * boxed, len(self.masks) - 1)  # the last: no stream
+        masks = [*self.masks[: len(whole)], *whole, nobody]
+        there = np.array([mask.any(axis=1) for mask in masks])  # rows that have some of the lanes
+        times = np.append(inst.repeats[own], 0)[:, None] * there[self.set]
+        ends = np.cumsum(times, axis=0)
+        self.starts = dict(zip(map(id, self.streams), ends - times, strict=False))
+        ends = np.ascontiguousarray(ends[:-1].T)
         alike: dict[bytes, list[int]] = {}  # rows that execute each stream equally often: mostly all
-        for row, own in enumerate(ends[: 1 if (ends == ends[0]).all() else None]):
-            alike.setdefault(own.tobytes(), []).append(row)
+        for row, of_row in enumerate(ends[: 1 if (ends == ends[0]).all() else None]):
+            alike.setdefault(of_row.tobytes(), []).append(row)
         self.rows = [np.array(rows) for rows in alike.values()] if len(alike) > 1 else [np.arange(len(ends))]
         self.kinds = [ends[rows[0]] for rows in self.rows]
-        self.known: dict[tuple[bytes, bytes], _Place | None] = {}
 
-    def before(self, streams: Sequence[Stream], block: int) -> list[int]:
-        """Count the executions before each of these streams in a block."""
-        return [int(self.starts[id(stream)][block]) for stream in streams]
+    def before(self, streams: Sequence[Stream], block: int) -> np.ndarray:
+        """Count the executions before each of these streams in a block: [n]."""
+        return np.array([int(self.starts[id(stream)][block]) for stream in streams])
 
     def sectors(self) -> np.ndarray:
         """Return the sectors of blocks but the first in some executions: [blocks, lanes], -1 for none."""
@@ -217,25 +253,22 @@ class _Executions:
         places = np.where(mask[:, others], (base[:, others] + moved) // SECTOR, -1)
         return places.swapaxes(0, 1).reshape(len(others), len(places) * places.shape[2])
 
-    def places(self, before: np.ndarray) -> list[_Place | None]:
-        """Return the `distances` of blocks in executions after so many others; None if there are none."""
+    def places(self, before: np.ndarray, known: dict[int, _Place]) -> np.ndarray:
+        """Return the names of the `distances` of blocks in executions after so many others: [n]; add them."""
         from dse.source.caches.distances import distances  # imports Numba
 
-        executions = list(map(tuple, self._streams(before).T.tolist()))
-        which = {streams: number for number, streams in enumerate(dict.fromkeys(executions))}
-        streams, places = np.array([*which]).T, list[_Place | None]()
+        streams, which = np.unique(self._streams(before), axis=1, return_inverse=True)
+        names, blocks = np.zeros(streams.shape[1], np.uint64), len(self.row) - 1
         at_once = max(1, _AT_ONCE // (len(self.masks[0]) * WARP))
-        for start in range(0, streams.shape[1], at_once):
-            base, mask = self._addresses(streams[:, start : start + at_once])
-            apart = base - base[:, self.row[:1]]
-            for number in range(len(base)):
-                key = apart[number].tobytes(), mask[number].tobytes()  # only these decide
-                if key not in self.known:
-                    shift, there = np.empty(len(self.row) - 1, np.int64), np.empty(len(self.row) - 1, bool)
-                    even = distances(base[number], mask[number], self.row, self.moved, shift, there)
-                    self.known[key] = (shift, there) if even else None
-                places.append(self.known[key])
-        return [places[which[streams]] for streams in executions]
+        for start in range(0, len(names), at_once):
+            own = names[start : start + at_once]
+            shift, there = np.empty((len(own), blocks), np.int64), np.empty((len(own), blocks), bool)
+            addresses = self._addresses(streams[:, start : start + at_once])
+            distances(*addresses, self.row, self.moved, shift, there, own)
+            for name, number in zip(*np.unique(own, return_index=True), strict=True):
+                if int(name) not in known:
+                    known[int(name)] = shift[number].copy(), there[number].copy()
+        return names[which.ravel()]
 
     def _streams(self, before: np.ndarray) -> np.ndarray:
         """Return the streams of executions after so many others, or their number for none: [kinds, n]."""
@@ -247,10 +280,19 @@ class _Executions:
         base, mask = np.zeros(shape, np.int64), np.zeros(shape, bool)
         for rows, of_kind in zip(self.rows, streams, strict=True):
             mask[:, rows] = self.masks[self.set[of_kind]][:, rows]
+            alike: dict[tuple[int, ...], list[int]] = {}  # by their shapes
             for number, execution in enumerate(of_kind.tolist()):
                 if execution < len(self.streams):
-                    stream = self.streams[execution]
-                    of_rows, of_lanes = (size > 1 for size in stream.base.shape)
-                    of_warp = stream.base[:, self.lanes[execution]] if of_lanes else stream.base
-                    base[number, rows] = (of_warp[rows] if of_rows else of_warp) + stream.offset
+                    alike.setdefault((*self.streams[execution].base.shape, self.boxed[execution]), []).append(
+                        number
+                    )
+            for (of_rows, of_lanes, boxed), numbers in alike.items():
+                own = [self.streams[execution] for execution in of_kind[numbers].tolist()]
+                lanes = self.lanes[boxed] if of_lanes > 1 else slice(None)
+                bases = np.stack([stream.base[:, lanes] for stream in own])
+                offsets = np.array([stream.offset for stream in own])[:, None, None]
+                base[np.array(numbers)[:, None], rows] = (bases[:, rows] if of_rows > 1 else bases) + offsets
         return base, mask
+
+
+_ByInstruction = Callable[[int], _Instruction]
