@@ -154,7 +154,7 @@ class ChangeRules(LinearRules):
         if row.special in ("swap", "row_swap", "movreld"):
             read = [*read, *written]
             written = written if row.special == "movreld" else read
-        elif row.special not in ("move", "select", "readfirstlane"):
+        elif row.special not in ("move", "pk_mov", "select", "readfirstlane"):
             return self._plain(step)
         lost = row.special == "select" and self.read(SCC) is not None
         moves = self._any_moves(read) or lost
