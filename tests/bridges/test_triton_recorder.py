@@ -24,6 +24,7 @@ def launch(path: Path, rows: int = 4096, kind: str | None = "negative") -> None:
             gather[lambda meta: (triton.cdiv(rows, meta["BLOCK"]),)](
                 half, half, ids, np.array([32]), rows, BLOCK=128, KIND=kind, num_warps=2, maxnreg=None
             )
+        gather[(0,)](half, half, ids, np.array([32]), 0, BLOCK=128, KIND=kind)  # which launches nothing
         add[lambda meta: (triton.cdiv(1024, meta["BLOCK"]), 2)](half, half, 1024)
     assert add.best_config.kwargs == {"BLOCK": 256}  # packages read it after a launch
 
