@@ -160,10 +160,11 @@ class Binder(OperandReaders):
         if row.special in ("matrix", "unknown", "getreg"):  # of a hardware register
             target = self.registers(step.operands[0])
             write = MemoryMachine.write_vector if target.slot >= V else MemoryMachine.write_scalar
+            product = row.special == "matrix"
 
             def forget(machine: MemoryMachine) -> None:
                 for slot in range(target.slot, target.slot + target.count):
-                    write(machine, slot, None)
+                    write(machine, slot, machine.products if product else None)
 
             return forget
         if row.special == "trap":
