@@ -202,6 +202,7 @@ def test_warps_that_load_are_found():
         ("turned", (10, 256), (None, None, 8), 11 * 256 * 16, 10 * 256 * 16),
         # queries and keys of a causal attention, once
         *(("attention", (-(-n // 128), 32), (None, n), 8 * n, 4 * n) for n in (1000, 4096)),
+        ("backward", (16, 32), (None, 2048), 8 * 2048, 4 * 2048),
         # pixels of an image; of the last block in a row a part may be beyond its end
         *(("image", (-(-width // 32), 64), (width,), 32 * width, 32 * width) for width in (128, 120, 56)),
     ],
