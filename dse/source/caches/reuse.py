@@ -91,7 +91,9 @@ class Reuse:
         sampled = np.bincount(array[access], times[access], minlength=len(arrays))
         # An average block touches `relative` times what the followed one does, of each array. It leaves out
         # what others touch, as far as there is any: beyond the end of a row begins the next.
+        # Of an array that none of the second half touches, all that do are in the window.
         there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
+        there = np.where(there > 0.0, there, followed / self.blocks)
         wanted = np.array([relative.get(number, 1.0) for number in arrays.tolist()]) * of_group.sum(axis=0)
         scale = accesses.every * followed / np.maximum(sampled, 1e-300)
         weight = (times[access] * scale[array[access]])[self.first]  # of a sector that of its first touch
@@ -241,16 +243,24 @@ def follow(
 
 def _beyond(
     machine: Any, member: SectorAccesses, relative: Mapping[int, float], ends: np.ndarray
-) -> dict[int, float]:
-    """Return how much more blocks touch of arrays which others touch beyond the followed one's places."""
+) -> Mapping[int, float]:
+    """Return how much more blocks touch of arrays which others touch beyond the followed one's places.
+
+    Of all arrays, if others touch some that it does not: these count as more of the others.
+    """
+    more = {array: times for array, times in relative.items() if times > 1.0}
     arrays, beyond = {*member.families.array.tolist()}, dict[int, float]()
-    spans = {array: member.spanned(array, ends) for array in arrays if relative.get(array, 1.0) > 1.0}
+    spans = {array: member.spanned(array, ends) for array in arrays & more.keys()}
+    steps = machine.program.steps
+    stores = {steps[stream.step].stores for stream in member.families.streams}
     for stream in machine.streams if spans else ():
         addresses = np.broadcast_to(stream.base, stream.lanes.shape)[stream.lanes.everywhere]
-        if addresses.size and (array := int(addresses[0]) >> REGION_BITS) in spans:
-            (low, high), (shortest, longest) = spans[array], stream.reach
+        if addresses.size and steps[stream.step].stores in stores:
+            if (array := int(addresses[0]) >> REGION_BITS) not in arrays:
+                return more
+            (low, high), (shortest, longest) = spans.get(array, (0, np.inf)), stream.reach
             if addresses.min() + shortest < low or addresses.max() + longest >= high:
-                beyond[array] = relative[array]
+                beyond[array] = more[array]
     return beyond
 
 

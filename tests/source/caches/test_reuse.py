@@ -253,6 +253,17 @@ def test_blocks_in_the_middle_of_a_wave_have_a_past(monkeypatch: pytest.MonkeyPa
     assert moved.loads_past_l2 == pytest.approx(16 * 4096, rel=0.02)
 
 
+# Before the blocks that are followed, in the first half of these, and not of the block that is looked at.
+@pytest.mark.parametrize(("heads", "tiles"), [(16, 8), (24, 8), (8, 1)])
+def test_what_only_the_first_blocks_touch_counts_for_these(
+    monkeypatch: pytest.MonkeyPatch, heads: int, tiles: int
+):
+    monkeypatch.setattr(places, "MOST_BLOCKS", 2048)
+    launch = LaunchArguments((64, 64, 1), (128, 1, 1), (None, None, None, heads, tiles))
+    moved = traffic(*run_sample(bound("some_more"), launch), 2**20)
+    assert moved.loads_past_l2 == pytest.approx(16 * 64 * (64 + tiles * heads), rel=0.02)
+
+
 def test_nearby_blocks_touch_a_sector_at_most_once():
     """Two do, so a third is left of what a block reads of 64 rows, of which a few are looked at."""
     apart = np.random.default_rng(4).integers(-47, 48, 128 * 1024).astype(np.int32)

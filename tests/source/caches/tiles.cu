@@ -264,6 +264,16 @@ KERNEL grid_stride(const int* x, int* y, int n)
     for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128) y[i] = x[i];
 }
 
+// The first heads read tiles of another array, too.
+KERNEL some_more(const int* x, int* y, const int* more, int heads, int tiles)
+{
+    int at = (blockIdx.y * gridDim.x + blockIdx.x) * 128 + threadIdx.x, sum = x[at];
+    if (blockIdx.y < heads)
+#pragma unroll 1
+        for (int i = 0; i < tiles; i++) sum += more[(at - threadIdx.x) * tiles + i * 128 + threadIdx.x] / (sum | 1);
+    y[at] = sum;
+}
+
 // All read the same twice, and store much more.
 KERNEL twice(const int* x, int* y, int n)
 {
