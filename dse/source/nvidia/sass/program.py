@@ -245,7 +245,8 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         ) from None
     if of_matrices is None or not of_matrices.multiply_adds:
         target_words, source_words = row.widths(modifiers, len(sources))
-        source_words = [1 if s.part == "F32" else n for s, n in zip(sources, source_words, strict=True)]
+        of_sources = zip(sources, source_words, strict=True)
+        source_words = [1 if read.part == "F32" else words for read, words in of_sources]
     else:
         target_words, *source_words = product_words(row.name, modifiers, operands)
     addresses, kind = tuple([read for read in sources if read.kind == "address"]), row.kind
