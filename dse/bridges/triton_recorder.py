@@ -49,8 +49,7 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Record
             outermost = not getattr(inside, "launch", False)
             inside.launch = True
             try:
-                if outermost and not warmup:
-                    call = _launch(unwrapped(kernel), args, named, grid)
+                if outermost and not warmup and (call := _launch(unwrapped(kernel), args, named, grid)):
                     key = call.model_dump_json()
                     launches_by_key.setdefault(key, call.model_copy(update={"times": 0})).times += 1
                 return run(kernel, *args, grid=grid, warmup=warmup, **named) if launch else _tuned(kernel)
@@ -94,8 +93,10 @@ def _tuned(kernel: Any) -> None:
         kernel = kernel.fn
 
 
-def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> RecordedLaunch:
-    """Describe a launch by its arguments, as `of_call` takes them."""
+def _launch(
+    function: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any
+) -> RecordedLaunch | None:
+    """Describe a launch by its arguments, as `of_call` takes them; None if its grid has no blocks."""
     passed = dict(zip(function.jit.arg_names, args, strict=False)) | dict(named)
     names = [argument.name for argument in function.arguments]
     defaults = {argument.name: argument.default for argument in function.arguments}
@@ -111,6 +112,8 @@ def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any],
         meta = arguments | function.constexprs | values
         sizes = grid(meta) if callable(grid) else grid
         blocks = [grid_axis(sizes, axis) for axis in range(3)]
+        if min(blocks) < 1:
+            return None
         rows.append(
             RecordedRow(constants={name: as_text(value) for name, value in values.items()}, grid=blocks)
         )

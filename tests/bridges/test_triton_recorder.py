@@ -16,7 +16,7 @@ triton = pytest.importorskip("triton")
 FILE = Path(__file__).parents[1] / "source" / "readers" / "triton_kernels.py"
 
 
-def launch(path: Path, rows: int = 4096, kind: str | None = "negative") -> None:
+def launch(path: Path, rows: int = 4096, kind: str | float | None = "negative") -> None:
     half, ids = np.zeros(rows, np.float16), np.arange(rows, dtype=np.int32)
     gather, add = (_decorated(name) for name in ("gather", "add"))
     with dse.triton.record(path, launch=False):
@@ -24,6 +24,7 @@ def launch(path: Path, rows: int = 4096, kind: str | None = "negative") -> None:
             gather[lambda meta: (triton.cdiv(rows, meta["BLOCK"]),)](
                 half, half, ids, np.array([32]), rows, BLOCK=128, KIND=kind, num_warps=2, maxnreg=None
             )
+        gather[(0,)](half, half, ids, np.array([32]), 0, BLOCK=128, KIND=kind)  # which launches nothing
         add[lambda meta: (triton.cdiv(1024, meta["BLOCK"]), 2)](half, half, 1024)
     assert add.best_config.kwargs == {"BLOCK": 256}  # packages read it after a launch
 
@@ -47,6 +48,10 @@ def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
     launch(tmp_path / "none.json", kind=None)
     [row] = json.loads((tmp_path / "none.json").read_text())["launches"][0]["rows"]
     assert row["constants"] == constants | {"KIND": "None"}
+    launch(tmp_path / "large.json", kind=-1e30)  # no parameter holds it
+    build = load(f"{tmp_path}/large.json:gather").build
+    assert build is not None
+    assert "KIND=-1e+30" in build.options
     # What the hook keeps of the autotuner's list, with the blocks and heuristics of each.
     assert [(row["constants"]["BLOCK"], row["constants"]["EVEN"], row["grid"]) for row in add["rows"]] == [
         ("256", "True", [4, 2, 1]), ("512", "True", [2, 2, 1]), ("512", "True", [2, 2, 1])]  # fmt: skip

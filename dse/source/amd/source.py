@@ -277,7 +277,11 @@ def joins(compiler: str, gpu: Gpu) -> bool:
 
 
 def listing_of(made: Built, kernel: str) -> Listing:
-    """Parse the assembly of the kernel with that name, mangled or not; "": of the only one."""
+    """Parse the assembly of the kernel with that name, mangled or not; "": of the only one, as Triton's is.
+
+    Triton may name it otherwise than its function: by `repr`.
+    """
+    kernel = kernel if made.launched is None else ""
     symbols = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
     wanted = [symbol for symbol in symbols if not kernel or names(symbol, kernel)]
     if len(wanted) > 1:  # a template, and specialisations

@@ -22,6 +22,7 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.caches.places import Group, Probe, Window, groups, window
 from dse.source.caches.sectors import FAR, SPREAD, Families, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.memory import changes
 
 _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
@@ -50,8 +51,12 @@ class Reuse:
         blocks: int | None = None,
         phases: np.ndarray | None = None,
         ends: np.ndarray | None = None,
+        beyond: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
-        """`blocks` are those of the grid, `ends` the moves to its ends; `phases` renumber phases."""
+        """`blocks` are those of the grid, `ends` the moves to its ends; `phases` renumber phases.
+
+        Others touch some arrays `beyond` the places of the followed block, so many times as much.
+        """
         self.window, self.blocks = loads, blocks or loads.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1
@@ -86,7 +91,9 @@ class Reuse:
         sampled = np.bincount(array[access], times[access], minlength=len(arrays))
         # An average block touches `relative` times what the followed one does, of each array. It leaves out
         # what others touch, as far as there is any: beyond the end of a row begins the next.
+        # Of an array that none of the second half touches, all that do are in the window.
         there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
+        there = np.where(there > 0.0, there, followed / self.blocks)
         wanted = np.array([relative.get(number, 1.0) for number in arrays.tolist()]) * of_group.sum(axis=0)
         scale = accesses.every * followed / np.maximum(sampled, 1e-300)
         weight = (times[access] * scale[array[access]])[self.first]  # of a sector that of its first touch
@@ -120,7 +127,7 @@ class Reuse:
         near = sector < FAR
         np.minimum.at(lowest, self.array[near], sector[near])
         np.maximum.at(highest, self.array[near], sector[near])
-        more = np.array([max(1.0, relative.get(number, 1.0)) for number in arrays.tolist()])
+        more = np.array([beyond.get(number, 1.0) for number in arrays.tolist()])
         self.most = (highest - lowest + 1.0) * more
 
     def grown(self, blocks: float) -> float:
@@ -220,7 +227,9 @@ def follow(
     ends = np.array([(0, 0, 0), machine.launch.grid]) - ((0, 0, 0), (1, 1, 1)) - here
     return [
         Followed(
-            Reuse(member, moving, seen, own, blocks, phases, ends) if moving else None,
+            Reuse(member, moving, seen, own, blocks, phases, ends, _beyond(machine, member, own, ends))
+            if moving
+            else None,
             {
                 number: sharing
                 for number, sectors in others.items()
@@ -230,6 +239,29 @@ def follow(
         )
         for member, (moving, others), own in zip(touched, placed, relative, strict=True)
     ]
+
+
+def _beyond(
+    machine: Any, member: SectorAccesses, relative: Mapping[int, float], ends: np.ndarray
+) -> Mapping[int, float]:
+    """Return how much more blocks touch of arrays which others touch beyond the followed one's places.
+
+    Of all arrays, if others touch some that it does not: these count as more of the others.
+    """
+    more = {array: times for array, times in relative.items() if times > 1.0}
+    arrays, beyond = {*member.families.array.tolist()}, dict[int, float]()
+    spans = {array: member.spanned(array, ends) for array in arrays & more.keys()}
+    steps = machine.program.steps
+    stores = {steps[stream.step].stores for stream in member.families.streams}
+    for stream in machine.streams if spans else ():
+        addresses = np.broadcast_to(stream.base, stream.lanes.shape)[stream.lanes.everywhere]
+        if addresses.size and steps[stream.step].stores in stores:
+            if (array := int(addresses[0]) >> REGION_BITS) not in arrays:
+                return more
+            (low, high), (shortest, longest) = spans.get(array, (0, np.inf)), stream.reach
+            if addresses.min() + shortest < low or addresses.max() + longest >= high:
+                beyond[array] = more[array]
+    return beyond
 
 
 def _shared(

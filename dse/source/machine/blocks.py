@@ -272,8 +272,7 @@ class _Census:
             largest = list(selected)[int(np.argmax(insts * (2.0 * work >= work.max())))]
         if not members:
             fellows = np.setdiff1d(np.arange(len(strata)), list(selected))
-            checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)
-            selected |= dict.fromkeys(checks.tolist(), 0.0)
+            selected |= dict.fromkeys(self._apart(fellows), 0.0)
         taken = {
             block: (selected[index], strata[index])
             for index, block in zip(selected, _as_blocks(self.places[list(selected)]), strict=True)
@@ -284,6 +283,15 @@ class _Census:
         blocks = sorted(taken)
         weights, numbers = zip(*(taken[block] for block in blocks), strict=True)
         return Sample(tuple(blocks), weights, blocks.index(middle), blocks.index(most)), np.array(numbers)
+
+    def _apart(self, fellows: np.ndarray) -> list[int]:
+        """Choose a few of some blocks, near places that are apart along each dimension of the grid."""
+        if not len(fellows):
+            return []
+        ranks = np.stack([self.random.permutation(_CHECKS) for _ in self.grid], axis=-1)
+        places = (ranks + self.random.random(ranks.shape)) / _CHECKS * np.array(self.grid)
+        far = np.abs(self.places[fellows] - places[:, None] + 0.5) / np.array(self.grid)
+        return np.unique(fellows[far.sum(axis=2).argmin(axis=1)]).tolist()
 
     def _strata(self) -> np.ndarray:
         """Number the strata of blocks by the code that they execute or, if there are many, by its amount."""

@@ -20,6 +20,7 @@ from dse.source.nvidia.compile.triton import constant
 from dse.source.nvidia.compile.triton_function import function
 from dse.source.readers.given import Given, refuse
 from dse.source.readers.triton_call import of_call
+from dse.source.readers.triton_kernel import is_number
 
 MOST_CONTENTS_BYTES = 2**26  # of an array recorded with its contents
 
@@ -106,7 +107,7 @@ def load(path: Path, given: Given) -> Description:
     where = f"{path}: launches.arguments"
     arguments = {name: _argument(value, f"{where}.{name}") for name, value in launch.arguments.items()}
     rows = [{name: constant(text) for name, text in row.constants.items()} for row in launch.rows]
-    numbers = [name for name, value in rows[0].items() if isinstance(value, int | float)]
+    numbers = [name for name, value in rows[0].items() if is_number(value)]
     grids = {_key(row, numbers): recorded.grid for row, recorded in zip(rows, launch.rows, strict=True)}
 
     def grid(meta: Mapping[str, Any]) -> Sequence[int]:

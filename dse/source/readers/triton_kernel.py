@@ -7,7 +7,7 @@ from typing import Any
 
 from dse.core.space.expression import Expression, parse
 from dse.core.space.listed import AllowedRows
-from dse.core.space.space import Space
+from dse.core.space.space import Space, holds
 from dse.errors import DseError, one_line, one_of
 from dse.kernels.counts import Number
 from dse.kernels.description import (
@@ -79,7 +79,7 @@ def describe(jitted: Function, stated: Stated) -> Description:
                 raise DseError(
                     f"given.constexprs: {where}: found no value of {name}, expected {name}=V1,V2,...{noted}"
                 )
-            if isinstance(default, int | float) and not isinstance(default, bool):
+            if is_number(default) and not isinstance(default, bool):
                 space[name] = [default]
     absent = {argument.name for argument in jitted.arguments if argument.default is None} - {
         *stated.arguments
@@ -139,7 +139,7 @@ def _of_heuristics(
                 values[name] = by_rule(rule, values, name)
             except DseError:  # it is evaluated again with all arguments, and then reported
                 continue
-            if isinstance(values[name], int | float):
+            if is_number(values[name]):
                 numbers[name] = values[name]
     return numbers
 
@@ -148,7 +148,7 @@ def with_configs(jitted: Function, stated: Stated, configs: Sequence[Mapping[str
     """Add the configurations; constants other than numbers must be the same in all."""
     if not configs:
         raise DseError(f"{jitted.path}: {jitted.name}: configs: found none, expected one at least")
-    words = {name: value for name, value in configs[0].items() if not isinstance(value, int | float)}
+    words = {name: value for name, value in configs[0].items() if not is_number(value)}
     for name, value in words.items():
         if any(config.get(name) != value for config in configs):
             raise DseError(
@@ -194,6 +194,11 @@ def settings(config: Any) -> dict[str, Any]:
         if not isinstance(value, int):
             raise DseError(f"triton.Config: {name}: found {value!r}, expected a whole number")
     return options | config.kwargs
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a constant can be a parameter; others, such as -inf, are passed on as text."""
+    return isinstance(value, int | float) and holds(value)
 
 
 def _number(value: Any) -> Any:

@@ -136,6 +136,23 @@ def test_what_other_lanes_shuffle_may_be_undefined(name: str, folder: Path):
     assert counts.total("global store", "sectors") * 32 == 64 * 4
 
 
+def test_products_may_decide_on_work(folder: Path):
+    """As the branch of a `tanh` of them does: they are fractions around 0."""
+    text = """typedef float F __attribute__((ext_vector_type(4)));
+    typedef _Float16 H __attribute__((ext_vector_type(4)));
+    __global__ void f(float* out, const H* a) {
+        F sum = {};
+        for (int i = 0; i < 8; ++i) {
+            H row = a[64 * i + threadIdx.x];
+            sum = __builtin_amdgcn_mfma_f32_16x16x16f16(row, row, sum, 0, 0, 0);
+        }
+        if (sum[0] > 0) out[blockIdx.x * 64 + threadIdx.x] = sum[1];
+    }"""
+    counts = read(folder / "f.hip", text, gpus.load("mi250x"), 64, 32).counts
+    assert counts.total("global store", "bytes") == pytest.approx(64 * 4 / 2, rel=0.3)
+    assert counts.total("global load", "bytes") == 8 * 64 * 8
+
+
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("contents", [("a=8192:float:random", "b=8192:float:random"), ()])

@@ -202,6 +202,7 @@ def test_warps_that_load_are_found():
         ("turned", (10, 256), (None, None, 8), 11 * 256 * 16, 10 * 256 * 16),
         # queries and keys of a causal attention, once
         *(("attention", (-(-n // 128), 32), (None, n), 8 * n, 4 * n) for n in (1000, 4096)),
+        ("backward", (16, 32), (None, 2048), 8 * 2048, 4 * 2048),
         # pixels of an image; of the last block in a row a part may be beyond its end
         *(("image", (-(-width // 32), 64), (width,), 32 * width, 32 * width) for width in (128, 120, 56)),
     ],
@@ -250,6 +251,17 @@ def test_blocks_in_the_middle_of_a_wave_have_a_past(monkeypatch: pytest.MonkeyPa
     launch = LaunchArguments((4096, 1, 1), (128, 1, 1), (None, None, 30))
     moved = traffic(*run_sample(bound("causal"), launch), 500, sms=64)
     assert moved.loads_past_l2 == pytest.approx(16 * 4096, rel=0.02)
+
+
+# Before the blocks that are followed, in the first half of these, and not of the block that is looked at.
+@pytest.mark.parametrize(("heads", "tiles"), [(16, 8), (24, 8), (8, 1)])
+def test_what_only_the_first_blocks_touch_counts_for_these(
+    monkeypatch: pytest.MonkeyPatch, heads: int, tiles: int
+):
+    monkeypatch.setattr(places, "MOST_BLOCKS", 2048)
+    launch = LaunchArguments((64, 64, 1), (128, 1, 1), (None, None, None, heads, tiles))
+    moved = traffic(*run_sample(bound("some_more"), launch), 2**20)
+    assert moved.loads_past_l2 == pytest.approx(16 * 64 * (64 + tiles * heads), rel=0.02)
 
 
 def test_nearby_blocks_touch_a_sector_at_most_once():

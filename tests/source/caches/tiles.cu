@@ -229,6 +229,18 @@ KERNEL attention(const int* queries, const int* keys, int* y, int length)
     if (row < length) y[head + row] = sum;
 }
 
+// Blocks that read more queries read fewer tiles of keys, from some tile on: all of these in the end.
+KERNEL backward(const int* queries, const int* keys, int* y, int length)
+{
+    int head = blockIdx.y * length, sum = 0;
+#pragma unroll 1
+    for (int at = blockIdx.x * 128 + threadIdx.x; at < length; at += 128) sum += queries[head + at] / (sum | 1) % 7;
+#pragma unroll 1
+    for (int i = 0; i <= blockIdx.x; i++)
+        sum += keys[head + (blockIdx.x * 5 + i) % gridDim.x * 128 + threadIdx.x];
+    y[head + blockIdx.x * 128 + threadIdx.x] = sum;
+}
+
 // Rows of 32 words, each once, in an order that lies in memory: few of a warp at a time.
 KERNEL pages(const int* x, int* y, const int* page, int trips)
 {
@@ -250,6 +262,16 @@ KERNEL shared_pages(const int* x, int* y, const int* page, int heads)
 KERNEL grid_stride(const int* x, int* y, int n)
 {
     for (int i = blockIdx.x * 128 + threadIdx.x; i < n; i += gridDim.x * 128) y[i] = x[i];
+}
+
+// The first heads read tiles of another array, too.
+KERNEL some_more(const int* x, int* y, const int* more, int heads, int tiles)
+{
+    int at = (blockIdx.y * gridDim.x + blockIdx.x) * 128 + threadIdx.x, sum = x[at];
+    if (blockIdx.y < heads)
+#pragma unroll 1
+        for (int i = 0; i < tiles; i++) sum += more[(at - threadIdx.x) * tiles + i * 128 + threadIdx.x] / (sum | 1);
+    y[at] = sum;
 }
 
 // All read the same twice, and store much more.

@@ -1,6 +1,7 @@
 """Memory accesses: their addresses, and the words loaded or stored if known."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,7 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     keys = [binder.registers(text).slot for text in where]
     offset, index, load = _imm(step), step.index, accessed.kind == "load"
     unread = stores_unread(binder, step, accessed)
+    word = replace(accessed, bytes=min(4, accessed.bytes))
 
     def perform(machine: MemoryMachine) -> None:
         base = machine.base(keys, [False] * len(keys))
@@ -239,10 +241,12 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         machine.note(index, base, offset)
         if unread:
             return
-        if load:
-            machine.write_loaded(slot, machine.load_scratch(base, offset, accessed), accessed)
-        else:
-            machine.store_scratch(base, offset, accessed, machine.data(slot, accessed))
+        for number in range(accessed.words):  # apart: the others may be unknown
+            at = offset + 4 * number
+            if load:
+                machine.write_loaded(slot + number, machine.load_scratch(base, at, word), word)
+            else:
+                machine.store_scratch(base, at, word, machine.data(slot + number, word))
 
     return perform
 

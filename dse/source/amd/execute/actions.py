@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,8 @@ class Binder(OperandReaders):
                     write(machine, None)
 
             return forget
+        if function is semantics.looked_up:
+            function = partial(function, int(step.modifiers.get("bitop3", "0"), 0))
         if "clamp" in step.modifiers and results[0] in "uU":
             function = _CLAMPED.get(function)
             if function is None:
@@ -158,10 +160,11 @@ class Binder(OperandReaders):
         if row.special in ("matrix", "unknown", "getreg"):  # of a hardware register
             target = self.registers(step.operands[0])
             write = MemoryMachine.write_vector if target.slot >= V else MemoryMachine.write_scalar
+            product = row.special == "matrix"
 
             def forget(machine: MemoryMachine) -> None:
                 for slot in range(target.slot, target.slot + target.count):
-                    write(machine, slot, None)
+                    write(machine, slot, machine.products if product else None)
 
             return forget
         if row.special == "trap":

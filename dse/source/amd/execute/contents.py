@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -56,6 +57,12 @@ class MemoryMachine(WaveMachine):
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
         self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
+
+    @cached_property
+    def products(self) -> np.ndarray | None:
+        """Words of a product of matrices, which is not computed: fractions where others count as zeros."""
+        fractions = np.random.default_rng(0).random((1, *self.shape[1:]), np.float32)
+        return (2 * fractions - 1).view(U32) if self.assume_zeros else None
 
     # Addresses
 

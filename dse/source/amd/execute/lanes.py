@@ -303,29 +303,7 @@ def _swap(binder: Any, step: Instruction) -> Action:
     return swap
 
 
-def _bitop(binder: Any, step: Instruction) -> Action:
-    """Apply a truth table to the bits of three words, or of two and 0."""
-    target = binder.registers(step.operands[0]).slot
-    readers = [binder.words(text) for text in step.operands[1:]]
-    table = int(step.modifiers.get("bitop3", "0"), 0)
-
-    def looked_up(_: MemoryMachine, *known: Any) -> np.ndarray:
-        words = [*known, *[U32(0)] * (3 - len(known))]
-        bits = np.zeros((1, 1, 1), U32)
-        for number in range(8):
-            if table >> number & 1:
-                bits = bits | np.bitwise_and.reduce(
-                    np.broadcast_arrays(
-                        *(word if number >> (2 - bit) & 1 else ~word for bit, word in enumerate(words))
-                    )
-                )
-        return bits
-
-    return _of_known(target, readers, looked_up)
-
-
 SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
-    "bitop": _bitop,
     "mbcnt_lo": _mbcnt(upper=False),
     "mbcnt_hi": _mbcnt(upper=True),
     "readfirstlane": _readfirstlane,

@@ -313,6 +313,16 @@ def sign_extended(bits: int) -> Callable[[Array], Array]:
     return lambda a: (a << I32(32 - bits)) >> I32(32 - bits)
 
 
+def looked_up(table: int, a: Array, b: Array, c: Array | None = None) -> Array:
+    """Look up each bit of three words, or of two and 0, in a truth table."""
+    a, b, c = np.broadcast_arrays(a, b, U32(0) if c is None else c)
+    bits = np.zeros(a.shape, U32)
+    for number in range(8):
+        if table >> number & 1:
+            bits |= (a if number & 4 else ~a) & (b if number & 2 else ~b) & (c if number & 1 else ~c)
+    return bits
+
+
 def choose(a: Array, b: Array, condition: Array) -> Array:
     """The second where the condition holds, else the first."""
     return np.where(condition, b, a)

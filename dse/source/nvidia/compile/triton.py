@@ -47,7 +47,7 @@ NONE = "None"  # the type of a pointer that is not passed
 ALIGNED = 16  # bytes; also the divisor of numbers
 DIVISIBLE = ["tt.divisibility", ALIGNED]
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
-_OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
+_OF_ASSEMBLER = re.compile(r"(?:; error|fatal)\s*:\s*(.+)")  # of ptxas, whose log ends with the command
 _OF_LIBRARIES = re.compile(r": error: (?!Failures have been)(.+)(?:\n\s+([^^\s].+))?")
 _OF_LLVM = re.compile("^error: (.+)", re.MULTILINE)  # of inline assembly, after which it goes on without it
 # These errors come after the reason, which is on standard error.

@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.sass.opcodes import OPCODES, kinds_of, opcode
-from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, Operand, P
+from dse.source.nvidia.sass.operands import PT, RZ, UP, UPT, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import (
     COMBINE,
@@ -34,7 +34,7 @@ from dse.source.nvidia.sass.semantics import (
 
 Registers = list[np.ndarray]
 Reader = Callable[[Registers], Any]
-_WORDS = "uifs2UIDw"  # kinds of results in registers
+_WORDS = "uifs2FUIDw"  # kinds of results in registers
 
 
 class Unsupported(Exception):
@@ -140,9 +140,9 @@ def _writer(kind: str, step: Step) -> Callable[[Any], Any]:
     if kind == "2":
         packed = pair_bits(step.modifiers)
         return lambda value: (packed(value),)
-    if kind == "f":
+    if kind in "fF":
         bits = float_bits(step.modifiers)
-        return lambda value: (bits(value),)
+        return (lambda value: (bits(value),)) if kind == "f" else lambda pair: (*map(bits, pair),)
     return lambda value: (value if value.dtype == U32 else _word(value),)
 
 
@@ -251,6 +251,25 @@ class _Operands:
 
         return read
 
+    def pair_of_reals(self, operand: Operand) -> Reader:
+        """Read two float32 of a pair of registers, or one twice: float64, [2, ...]."""
+        if operand.kind == "number":
+            number = self.real(operand)
+            return lambda r: np.stack([number(r)] * 2).astype(F64)
+        order = _REALS.get(operand.part)
+        if order is None:
+            raise Unsupported(f"operand {operand.text}")
+        slot, flush = self.slot(operand, 1 + max(order)), self.step.has("FTZ")
+
+        def read(r: Registers) -> np.ndarray:
+            words = np.broadcast_arrays(*(r[slot + word] for word in order))
+            value = np.stack(words).view(F32)
+            value = np.abs(value) if operand.absolute else value
+            value = np.negative(value) if operand.negate else value
+            return (flushed(value) if flush else value).astype(F64)
+
+        return read
+
     def double(self, operand: Operand) -> Reader:
         """Read a float64."""
         slot = self.slot(operand, 2, real=True)
@@ -301,10 +320,10 @@ class _Operands:
 
     def predicates(self, operand: Operand) -> Reader:
         """Read the predicates that the instruction's mask selects, as bits."""
-        if operand.text != "PR" or any(value.part for value in self.values):
+        if operand.text not in ("PR", "UPR") or any(value.part for value in self.values):
             raise Unsupported("part of a register")
-        mask = int(self.values[-1].text, 0)
-        picked = [(P + bit, U32(bit)) for bit in range(7) if mask >> bit & 1]
+        mask, first = int(self.values[-1].text, 0), P if operand.text == "PR" else UP
+        picked = [(first + bit, U32(bit)) for bit in range(7) if mask >> bit & 1]
 
         def read(r: Registers) -> np.ndarray:
             value = np.zeros((1, 1), U32)
@@ -349,10 +368,11 @@ class _Operands:
 _MAKERS: dict[str, Callable[[_Operands, Operand], Reader]] = {
     "u": _Operands.word, "U": _Operands.pair, "s": _Operands.real, "D": _Operands.double,
     "k": _Operands.term, "2": _Operands.halves, "z": _Operands.special, "o": _Operands.constant,
-    "B": _Operands.predicates,
+    "B": _Operands.predicates, "F": _Operands.pair_of_reals,
 }  # fmt: skip
 
 
+_REALS = {"": (0, 1), "F32x2.HI_LO": (0, 1), "F32x2.LO_HI": (1, 0), "F32": (0, 0)}
 _HALVES = {
     part: (U32(low), U32(high)) for part, low, high in (("", 0, 16), ("H0_H0", 0, 0), ("H1_H1", 16, 16))
 }

@@ -15,7 +15,8 @@ modifiers. The form lists results and sources: `U=iiU` writes a pair, from two w
              predicates                           C      a comparison, combined with a predicate, and its
     B        the predicates that a mask selects          opposite
     o        an address in constant memory        z      a special register
-    w x y    registers of an access, of matrices, of tensor memory
+    w x y    registers of an access, of matrices, of    F      float32 as `f`: of two registers, or one twice
+             tensor memory
 
 and a kind before `*` holds for all further sources, as does the last kind of rows without a function.
 Functions map arrays of lanes to arrays of lanes, the result before the tests; a test that is a function is
@@ -145,7 +146,7 @@ def _registers(kind: str, modifiers: Modifiers) -> int:
         count = next((int(name[1:]) for name in modifiers if re.fullmatch(r"x\d+", name)), 1)
         wide = next((match[1] for name in modifiers if (match := re.match(r"16dp(128|256)bit", name))), "")
         return count * {"": 1, "128": 2, "256": 4}[wide]
-    return 2 if kind in "UID" else 1
+    return 2 if kind in "UIDF" else 1
 
 
 _DATA = re.compile(r"[USBF]*(\d+)(?:x(\d))?")  # bits and numbers of an access: 128, F64, BF16x4
@@ -179,7 +180,9 @@ _row("FFMA FFMA32I", "fp32", "f=fff", s.multiply_add, fp32=1)
 _row("UFADD", "fp32", "f=ff", np.add)
 _row("UFMUL", "fp32", "f=ff", np.multiply)
 _row("UFFMA", "fp32", "f=fff", s.multiply_add)
-_row("FADD2 FMUL2 FFMA2", "fp32", "U?=U", fp32=2)
+_row("FADD2", "fp32", "F=FF", np.add, fp32=2)
+_row("FMUL2", "fp32", "F=FF", np.multiply, fp32=2)
+_row("FFMA2", "fp32", "F=FFF", s.multiply_add, fp32=2)
 _row("FHADD FHFMA FSWZADD", "fp32", fp32=1)
 _row("FMNMX UFMNMX", "int32", "s=ssp", s.float_minimum)
 _row("FSEL UFSEL", "int32", "s=ssp", s.select)
@@ -261,9 +264,9 @@ _row("SGXT USGXT", "int32", "u=muu", s.extend_sign)
 _row("BREV UBREV", "sfu", "u=u", s.reverse_bits)
 _row("FLO UFLO", "sfu", "uc=mt", s.highest_bit)
 _row("POPC UPOPC", "sfu", "u=u", np.bitwise_count)
-_row("P2R", "int32", "u=Bun", lambda bits, kept, mask: kept & np.uint32(~mask & 0xFFFFFFFF) | bits)
-_row("R2P", "int32", "B=.un", s.picked_bits)
-_row("LOP ULOP LOP32I ULOP32I PSET SHL USHL SHR USHR UP2UR UR2UP", "int32")
+_row("P2R UP2UR", "int32", "u=Bun", lambda bits, kept, mask: kept & np.uint32(~mask & 0xFFFFFFFF) | bits)
+_row("R2P UR2UP", "int32", "B=.un", s.picked_bits)
+_row("LOP ULOP LOP32I ULOP32I PSET SHL USHL SHR USHR", "int32")
 _row("PSETP UPSETP", "int32", "PP=u")
 
 # Transcendentals and conversions.

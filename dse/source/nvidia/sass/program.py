@@ -13,7 +13,7 @@ from dse.source.machine.products import Mma
 from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
 from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
-from dse.source.nvidia.sass.operands import OF_BARRIER, PT, RZ, UPT, URZ, B, Operand, P, operand
+from dse.source.nvidia.sass.operands import OF_BARRIER, PT, RZ, UP, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import UnknownProductError, needs_descriptor, product, product_words
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
@@ -245,6 +245,8 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         ) from None
     if of_matrices is None or not of_matrices.multiply_adds:
         target_words, source_words = row.widths(modifiers, len(sources))
+        of_sources = zip(sources, source_words, strict=True)
+        source_words = [1 if read.part == "F32" else words for read, words in of_sources]
     else:
         target_words, *source_words = product_words(row.name, modifiers, operands)
     addresses, kind = tuple([read for read in sources if read.kind == "address"]), row.kind
@@ -366,10 +368,10 @@ def _add_implied(
     opcode: str, modifiers: tuple[str, ...], sources: tuple[Operand, ...], writes: list[int], reads: list[int]
 ) -> None:
     """Add the slots that an instruction writes and reads implicitly."""
-    if opcode in ("P2R", "R2P"):
-        mask = int(sources[-1].text, 0)
-        predicates = [P + bit for bit in _PREDICATES if mask >> bit & 1]
-        (reads if opcode == "P2R" else writes).extend(predicates)
+    if opcode in ("P2R", "R2P", "UP2UR", "UR2UP"):
+        mask, first = int(sources[-1].text, 0), UP if opcode[0] == "U" else P
+        predicates = [first + bit for bit in _PREDICATES if mask >> bit & 1]
+        (reads if opcode in ("P2R", "UP2UR") else writes).extend(predicates)
     elif opcode in _BULK:
         reads += [slot + word for read in sources for slot, *_ in read.bases for word in range(2)]
     elif OPCODES[opcode].of_box:

@@ -74,7 +74,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(repr=lambda specialised: f"sums_of_{specialised.constants['COLUMNS']}")
 def sums(result, matrix, COLUMNS: tl.constexpr):
     row = tl.program_id(0)
     tl.store(result + row, tl.sum(tl.load(matrix + row * COLUMNS + tl.arange(0, COLUMNS))))

@@ -55,6 +55,11 @@ WORDS: list[tuple[str, Callable[..., np.ndarray]]] = [
     ("v_bitop2_b32 v8, v2, v3 bitop3:0x54", lambda a, b, c, d: a | b),
     ("v_bitop2_b32 v8, v2, v3 bitop3:0x14", lambda a, b, c, d: a ^ b),
     ("v_bitop3_b32 v8, v2, v3, v4 bitop3:0xca", lambda a, b, c, d: (a & b) | (~a & c)),
+    ("v_mov_b32 v8, 0; v_bitop3_b16 v8, v2, v3, v4 bitop3:0xec",
+     lambda a, b, c, d: (b | (a & c)) & U32(0xFFFF)),
+    ("v_mfma_f32_4x4x4f16 v[11:14], v[2:3], v[4:5], 0; v_mov_b32 v10, v2; "  # of a pair one is not computed
+     "scratch_store_dwordx2 off, v[10:11], off; scratch_load_dwordx2 v[16:17], off, off; v_mov_b32 v8, v16",
+     lambda a, b, c, d: a),
     ("v_bfe_i32 v8, v2, 4, 8", lambda a, b, c, d: (a.view(np.int32) << 20) >> 24),
     ("v_perm_b32 v8, v2, v3, 0x7060100", lambda a, b, c, d: a & U32(0xFFFF0000) | b & U32(0xFFFF)),
     ("v_sub_u32 v8, v2, v3 clamp", lambda a, b, c, d: np.where(a < b, 0, a - b)),

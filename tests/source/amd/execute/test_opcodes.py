@@ -286,6 +286,7 @@ for name in ("v_cvt_f32_ubyte0", "v_cvt_f32_ubyte1", "v_cvt_f32_ubyte2", "v_cvt_
 
 # Rows with tests of their own, below and in test_interpret.py, or of which nothing is to compute
 APART = {name for name, opcode in TABLE.items() if opcode.special and name not in EXPECTED} | {
+    *("v_bitop2_b32", "v_bitop3_b32", "v_bitop3_b16"),  # their table is a modifier
     *("s_getpc_b64", "s_memtime", "s_memrealtime", "v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"),
     *(f"v_cvt_{kind}_f32" for kind in ("pkrtz_f16", "pk_rtz_f16", "pk_f16", "pk_bf16")),
     "s_cvt_pk_rtz_f16_f32",

@@ -168,6 +168,8 @@ def test_what_its_passes_print_is_the_reason():
     printed = "assembler:6:2: error: unexpected token at start of statement\n        {  .reg .pred p; }\n  ^"
     actual = subject._reason(RuntimeError("LLVM 1: AMD assembler rejected generated AMDGCN"), printed)
     assert actual == "unexpected token at start of statement, at `{ .reg .pred p; }`"
+    printed = "`ptxas` stderr:\nptxas fatal   : Unresolved extern function 'f'\n\nRepro command: ptxas -v\n"
+    assert subject._reason(RuntimeError(printed), "") == "Unresolved extern function 'f'"
 
 
 PRINTING = """

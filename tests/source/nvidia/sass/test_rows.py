@@ -37,13 +37,13 @@ from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.binding import Bound, bind
 from dse.source.nvidia.sass.listing import parse
 from dse.source.nvidia.sass.opcodes import OPCODES, opcode
-from dse.source.nvidia.sass.operands import PT, SLOTS, P
+from dse.source.nvidia.sass.operands import PT, SLOTS, UP, P
 from dse.source.nvidia.sass.program import program
 
 INF = math.inf
 EDGES = [*NUMBERS, 1e-40, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, INF, -INF, math.nan]
 RESULTS = ("u", "U", "f", "D", "h", "P", "PT", "RZ")
-SOURCE = re.compile(r"(?:\[([-~|!]+)\])?([-~!]?)([uiUIfDhp])(\.\w+)?")
+SOURCE = re.compile(r"(?:\[([-~|!]+)\])?([-~!]?)([uiUIfDhp])(\.[\w.]+)?")
 LITERAL, CONSTANT = "0x3a", "c[0x0][0x168]"  # that stand in place of a register
 SHAPE = (2, 32)  # blocks, threads
 
@@ -207,6 +207,8 @@ row("SGXT USGXT u = u u", lambda a, b: field(a, 0, min(b, 32), True))
 row("SGXT.U32 u = u u", lambda a, b: low(a, min(b, 32)))
 row("SGXT.W u = u u", lambda a, b: field(a, 0, b % 32, True))
 row("P2R u = PR u 0x0", lambda a: a)
+row("UP2UR u = UPR u 0x0", lambda a: a)
+row("UR2UP P P = UPR u 0x30", lambda a: (a >> 4 & 1, a >> 5 & 1))
 row("R2P P P = PR u 0x30", lambda a: (a >> 4 & 1, a >> 5 & 1))
 row("CS2R U = SRZ", lambda: 0)
 row("CS2R.32 S2R S2UR u = SRZ", lambda: 0)
@@ -338,6 +340,18 @@ def of_high(word: int) -> float:
     return float(np.uint16(low(word >> 16, 16)).view(np.float16))
 
 
+# Two float32 of each operand, of which the lower result is looked at
+PAIR, TURNED = "U.F32x2.HI_LO", "U.F32x2.LO_HI"
+
+
+def real(word: int) -> float:
+    return float(np.uint32(low(word)).view(np.float32))
+
+
+row(f"FADD2 f = {PAIR} -{PAIR}", lambda a, b: real(a) - real(b))
+row(f"FMUL2 f = {TURNED} u.F32", lambda a, b: real(a >> 32) * real(b))
+row(f"FFMA2 f = {TURNED} {PAIR} {PAIR}", lambda a, b, c: real(a >> 32) * real(b) + real(c))
+row("FADD2 U = 0.5 0.25", lambda: 0x3F4000003F400000)
 for half, as_word in (("F16", half_word), ("BF16", lambda a: rounded_word(float(np.float32(a))))):
     for kind, of_kind in (("U32", "u"), ("S32", "i")):
         row(f"I2F.{half}.{kind} UI2F.{half}.{kind} I2FP.{half}.{kind} u = {of_kind}", as_word)
@@ -510,7 +524,7 @@ def bound(name: str, results: list[str], sources: list[str]) -> tuple[Bound, lis
     predicates = iter(("P4", "P5"))
     names = {"PT": "PT", "RZ": "RZ"}
     targets = [next(predicates) if result == "P" else names.get(result, "R20") for result in results]
-    text = f"{name} {', '.join([*([] if name == 'R2P' else targets), *sources])}"
+    text = f"{name} {', '.join([*([] if name in ('R2P', 'UR2UP') else targets), *sources])}"
     code = f"\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ {text} ;\n  /*0010*/ EXIT ;"
     slots: dict[tuple[str, Any], int] = {}
     r: list[Any] = [np.zeros((1, 1), np.uint32)] * SLOTS
@@ -572,7 +586,8 @@ def expect_plain_python(text: str) -> None:
             answers = {lane: statement.function(*read) for lane, read in numbers.items()}
         results = [result for result in statement.results if result not in ("PT", "RZ")]
         for lane in (lane for lane in lanes if mask.flat[lane]):
-            what, predicate = (text, [source.text for source in sources], lane, numbers[lane]), P + 4
+            what = (text, [source.text for source in sources], lane, numbers[lane])
+            predicate = 4 + (UP if name == "UR2UP" else P)
             answer = answers[lane] if isinstance(answers[lane], tuple) else (answers[lane],)
             for kind, wanted in zip(results, answer, strict=True):
                 if kind == "P":
