@@ -97,7 +97,9 @@ def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_pat
     assert hex(int(gpu.gfx)) == f"0x{target[3:]}"
     columns = {key: np.array([value]) for key, value in values.items()}
     wanted, source = configurations(kernel, columns, kernel.sizes(**sizes), gpu), AMD.source_of(kernel)
-    [profile] = AMD.characterise_all(source, AMD.architecture(gpu, source), wanted, gpu, Cache(own_cache))
+    [profile] = AMD.characterise_all(
+        source, AMD.architecture(gpu, source), wanted, gpu, Cache(tmp_path / "own")
+    )
     assert not isinstance(profile, Failure), profile
     counts = profile.counts
     assert prod(counts.block) == values["num_warps"] * int(gpu.limits.warp_size)
