@@ -72,7 +72,7 @@ def test_results_change_as_is_said(written, instruction):
 
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        changing = rng.choice(SOURCES, rng.integers(1, 3), replace=False)
+        changing = rng.choice(SOURCES, rng.integers(1, 3), replace=False).tolist()
         bits = rng.choice([6, 12, 24, 31, 32])
         values = {first + slot: rng.integers(0, 2**bits, (1, 1, rng.choice([1, lanes]))) for slot in SOURCES}
         changes = {first + n: rng.integers(-9, 10, (1, 1, 1)) * 8 ** rng.integers(0, 3) for n in changing}

@@ -54,7 +54,7 @@ def test_results_change_as_the_rule_says(instruction):
 
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        changing = rng.choice(SOURCES, rng.integers(1, 3), replace=False)
+        changing = rng.choice(SOURCES, rng.integers(1, 3), replace=False).tolist()
         bits = rng.choice([6, 12, 31, 32])
         values = {slot: rng.integers(0, 2**bits, (1, rng.choice([1, 32]))) for slot in SOURCES}
         changes = {slot: rng.integers(-9, 10, (1, 1)) * 8 ** rng.integers(0, 3) for slot in changing}
