@@ -204,15 +204,25 @@ def answer(run_dse: Callable[..., Ran]) -> Callable[..., Any]:
     return answer
 
 
+@pytest.fixture(scope="session")
+def new_cache() -> Callable[[Path], str]:
+    """`new_cache(folder)`: one where nothing is kept but compiled loops, which would take seconds again."""
+    loops = Path(os.environ["DSE_CACHE"], "loops")
+
+    def new_cache(folder: Path) -> str:
+        loops.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        (folder / "loops").symlink_to(loops)
+        return str(folder)
+
+    return new_cache
+
+
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder where nothing is kept but compiled loops, which processes would compile for seconds."""
-    folder, loops = tmp_path / "cache", Path(os.environ["DSE_CACHE"], "loops")
-    loops.mkdir(parents=True, exist_ok=True)
-    folder.mkdir()
-    (folder / "loops").symlink_to(loops)
-    monkeypatch.setenv("DSE_CACHE", str(folder))
-    return folder
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_cache: Callable[[Path], str]) -> Path:
+    """A new cache folder for one test alone."""
+    monkeypatch.setenv("DSE_CACHE", new_cache(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture

@@ -22,10 +22,15 @@ GATHER = {"out": "*fp16", "x": "*fp16", "rows": 4096}
 GATHER |= {"ids": np.arange(4096, dtype=np.int32), "count": np.array([64])}
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory, new_cache):
+    return new_cache(tmp_path_factory.mktemp("caches") / "dse")
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path_factory.getbasetemp() / "dse"))
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
+def own_caches(cache, monkeypatch):
+    monkeypatch.setenv("DSE_CACHE", cache)
+    monkeypatch.setenv("TRITON_CACHE_DIR", f"{cache}/triton")
 
 
 def configs(*blocks: int) -> list:

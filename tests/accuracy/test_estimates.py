@@ -40,9 +40,8 @@ extern "C" __global__ void scale(const float* x, float* y, int n)
 
 
 @pytest.fixture
-def estimates(tmp_path, monkeypatch, capsys):
+def estimates(tmp_path, own_cache, capsys):
     """`estimates("--seed", "3")`: what the script prints for made-up times, of which one lacks."""
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "kernel.toml").write_text(TABLE)
     (tmp_path / "scale.cu").write_text(CODE)
     rows = [f"{b},{n},{1 + b / 256 + 1 / n}" for b in (64, 128, 256) for n in (1, 2, 3)]

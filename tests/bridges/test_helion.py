@@ -27,9 +27,8 @@ def matmul(x, y):  # after the first of Helion's examples
 
 
 @pytest.fixture
-def bound(faked_gpu, tmp_path, monkeypatch):
-    for name in ("DSE_CACHE", "TRITON_CACHE_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+def bound(faked_gpu, own_cache, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(own_cache / "triton"))
     with faked_gpu():
         x, y = (torch.empty(shape, device="cuda", dtype=torch.bfloat16) for shape in ((256, 512), (512, 128)))
         yield matmul.bind((x, y)), (x, y)

@@ -58,8 +58,7 @@ def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
 
 
 @pytest.mark.slow
-def test_recorded_launches_are_ranked(run_dse, monkeypatch, tmp_path):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+def test_recorded_launches_are_ranked(run_dse, own_cache, monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     path = tmp_path / "launches.json"
     launch(path)

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.csv
@@ -19,10 +20,11 @@ HERE = Path(__file__).parent / "triple"
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[Path], str]) -> Path:
     """The same kernel in all forms, and a cache that the tests share."""
     folder = tmp_path_factory.mktemp("triple") / "triple"
     shutil.copytree(HERE, folder)
+    new_cache(folder / "cache")
     compile_beside(folder / "triple.cu", {"BLOCK": 48, "ITEMS": 2})
     listed = (folder / "triple.sass").read_text()
     (folder / "unknown.sass").write_text(listed.replace(" FMUL ", " FROB "))

@@ -42,8 +42,8 @@ class Launched:
         """`every` block of the grid, or those that stand for all."""
         return _run(kernel, every)
 
-    def traffic(self, kernel: str, caches: Caches, every: bool = False) -> Traffic:
-        return sum(misses(*self(kernel, every), caches).values(), Traffic())
+    def traffic(self, kernel: str, caches: Caches) -> Traffic:
+        return sum(misses(*self(kernel), caches).values(), Traffic())
 
     def touched(self, machine: Machine, place: int, way: str) -> set[int]:
         """Sectors of global memory, one thread at a time."""

@@ -69,8 +69,7 @@ def test_a_gpu_that_nothing_compiles_for():
         architecture(gpus.load("mi250x").gpu)
 
 
-def test_what_does_not_compile_comes_last(transpose, tmp_path, monkeypatch):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+def test_what_does_not_compile_comes_last(transpose, tmp_path, own_cache):
     source = tmp_path / "kernel.cu"
     assert transpose.source is not None
     source.write_text(transpose.source.read_text() + "\n#if TILE == 32\n#error no such tile\n#endif\n")

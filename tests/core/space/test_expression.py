@@ -219,15 +219,6 @@ def test_shapes_broadcast_and_scalars_stay_scalars():
     assert huge({"n": np.array([3, 2**62])}, jnp)[0] == 343
 
 
-@pytest.mark.parametrize("xp", [np, jnp])
-def test_booleans_stay_booleans_but_count_as_numbers(xp):
-    values = {"b": np.array([True, False]), "n": np.array([1, 2], np.uint8)}
-    for text, kind in [("b", "b"), ("b if n == 1 else n > 1", "b"), ("b if b else n", "i"), ("b + b", "i")]:
-        assert parse(text, "here")(values, xp).dtype.kind == kind
-    assert parse("n and b", "here").holds(values, xp).tolist() == [True, False]
-    assert parse("n - 1", "here").holds(values, xp).tolist() == [False, True]
-
-
 @pytest.mark.parametrize("number", [3, -3, 2.5, True, "3"])
 def test_a_number_is_an_expression(number):
     expression = parse(number, "here", ())

@@ -83,14 +83,6 @@ def test_decode_and_valid_can_be_jitted():
     assert 0 < got.sum() < 30
 
 
-@pytest.mark.parametrize("xp", [np, jnp])
-def test_valid_broadcasts_a_grid(xp):
-    a, b, c = np.ix_([1, 2, 4], [0.5, 2.0], range(5))
-    valid = SPACE.valid({"a": a, "b": b, "c": c}, {"limit": 3}, xp)
-    assert valid.shape == (3, 2, 5)
-    np.testing.assert_array_equal(np.flatnonzero(valid), SPACE.indices({"limit": 3}))
-
-
 def test_index_of_what_is_not_there():
     got = SPACE.index({"a": [4, 3, 1], "b": np.array([[2.0], [0.75]]), "c": 4, "time": 1})
     np.testing.assert_array_equal(got, [[29, -1, 9], [-1, -1, -1]])

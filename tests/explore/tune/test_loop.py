@@ -157,19 +157,6 @@ def test_it_ends_when_all_were_measured(candidates, measure):
     assert ended.measured == alone.measured
 
 
-def test_batches_and_progress(candidates, measure):
-    asked, steps = [], []
-
-    class Counting(Tuner):
-        def ask(self, count=1):
-            asked.append(count)
-            return super().ask(count)
-
-    run(Counting(candidates), measure, 10, batch=lambda done: 4 if done < 4 else 3, advance=steps.append)
-    assert asked == [4, 3, 3]
-    assert sum(steps) == 10
-
-
 def test_what_measuring_may_take_is_a_budget_and_goes_on_in_the_journal(candidates, measure, tmp_path):
     def slow(configuration):
         time.sleep(0.01)

@@ -74,9 +74,3 @@ def test_what_tuning_runs_chose_is_learnt():
 
     fitted = fit([], records, steps=5, repeated=0.1)
     assert depth(Constants.at(jnp.asarray(fitted, jnp.float32))) < 0.5 * depth(default())
-
-
-def test_defaults_where_nothing_tells():
-    nothing = NearBest("A100", Product(64, 4096, 4096), ((7, 7, 7, 7, 7, 7),), (1.0,), TRIED)
-    np.testing.assert_array_equal(fit([]), np.zeros(len(ABOUT)))
-    np.testing.assert_array_equal(fit([nothing]), np.zeros(len(ABOUT)))

@@ -147,20 +147,6 @@ def test_a_phase_loads_meets_computes_meets_and_stores():
     assert graph_of(dataflow=True, fp32=2).preds == ((-1,), (0,))
 
 
-@pytest.mark.parametrize("dataflow", [False, True])
-def test_rolled_and_unrolled_are_the_same(dataflow):
-    graph = graph_of(dataflow=dataflow, fp32=2, sfu=1, load_passes=1, load=1, store=1, barrier=1, barriers=1)
-    rng = np.random.default_rng(2)
-    throughput_cycles, latency_cycles = rng.integers(1, 9, (2, len(graph))).astype(float)
-    rolled = graph.program(throughput_cycles, latency_cycles, 6)
-    flat = graph.program(throughput_cycles, latency_cycles, 3)
-    assert (len(rolled), len(flat)) == (len(graph), 3 * len(graph))
-    again = rolled.unrolled()
-    assert again.preds[: len(flat)] == flat.preds
-    np.testing.assert_array_equal(again.throughput_cycles[: len(flat)], flat.throughput_cycles)
-    assert again.kind == flat.kind * 2
-
-
 @pytest.mark.parametrize(
     ("waits", "barriers", "phases", "met"),
     [

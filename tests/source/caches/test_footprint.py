@@ -39,15 +39,6 @@ def test_blocks_share_the_l1_of_their_sm_by_chance(launched):
     assert alone.loads_past_l2 == few.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 8)
 
 
-def test_sampled_blocks_stand_for_all(launched):
-    caches = Caches(2**14, 2**17, 4, 2)
-    for name in launched.launches:
-        sampled, every = launched.traffic(name, caches), launched.traffic(name, caches, every=True)
-        # The sample has one place in the middle for those of few or of many blocks before.
-        assert sampled.loads_past_l1 == pytest.approx(every.loads_past_l1, rel=0.08)
-        assert sampled.dram_sectors == pytest.approx(every.dram_sectors, rel=0.08)
-
-
 @pytest.mark.parametrize(
     ("threads", "counts", "caches", "stored"),
     [

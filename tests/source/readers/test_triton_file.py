@@ -210,9 +210,8 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
     ],
 )
 def test_what_decides_is_asked_for_alike_on_both_vendors(
-    kernel, types, array, code, said, gpu, run_dse, monkeypatch, tmp_path
+    kernel, types, array, code, said, gpu, run_dse, own_cache
 ):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
     launch = ("--grid", "1", "--constexpr", "BLOCK=4096", "--num-warps", "4", "--arg", array)
     ran = run_dse("characterise", f"{FILE}:{kernel}", "-g", gpu, "--signature", types, *launch, "--json")
     assert ran.code == code, ran.err
@@ -221,8 +220,7 @@ def test_what_decides_is_asked_for_alike_on_both_vendors(
 
 
 @pytest.mark.slow
-def test_a_launch_that_cannot_run_is_counted_with_a_warning(run_dse, monkeypatch, tmp_path):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+def test_a_launch_that_cannot_run_is_counted_with_a_warning(run_dse, own_cache):
     launch = ("--grid", "4", "--constexpr", "BLOCK=2048", "--num-warps", "32")
     stated = ("--signature", "*fp32,*fp32,*fp32", "--arg", "chosen=8192:float32:random")
     ran = run_dse("characterise", f"{FILE}:pick", "-g", "mi300x", *stated, *launch)
@@ -310,8 +308,7 @@ del async_compile
 
 
 @pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi300x"])
-def test_kernels_as_inductor_writes_them(gpu, run_dse, monkeypatch, tmp_path):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+def test_kernels_as_inductor_writes_them(gpu, run_dse, own_cache, tmp_path):
     (tmp_path / "output_code.py").write_text(INDUCTOR)
     ran = run_dse("rank", tmp_path / "output_code.py", "-g", gpu, "--grid", "1")
     assert "expected one of rows, fill" in ran.err

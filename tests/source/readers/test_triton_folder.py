@@ -81,8 +81,7 @@ def test_the_shape_of_a_descriptor_is_given(folder):
         launch_of(own, launched)
 
 
-def test_a_single_cubin_is_one_configuration(folder, run_dse, monkeypatch, tmp_path):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+def test_a_single_cubin_is_one_configuration(folder, run_dse, own_cache, tmp_path):
     shutil.copy(next(folder.glob("*/add.cubin")), tmp_path / "add.cubin")
     command = ("rank", str(tmp_path / "add.cubin"), "-g", "h100-sxm", "--grid", "98", "--block", "128")
     arguments = ("--arg", "?", "--arg", "?", "--arg", "100000", "--shared", "0", "-m", "volkov")

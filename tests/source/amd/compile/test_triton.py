@@ -86,8 +86,7 @@ CASES = [(name, on) for name in DEMANDS for on in (TARGETS if name in MULTIPLY e
 
 @pytest.mark.quick("triton_matmul-gfx942")
 @pytest.mark.parametrize(("name", "target"), CASES)
-def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_path, monkeypatch, name, target):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "kept"))
+def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_path, own_cache, name, target):
     sizes, values, (work, loaded, stored) = DEMANDS[name]
     path = name
     if name == "own":
@@ -99,7 +98,7 @@ def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_pat
     columns = {key: np.array([value]) for key, value in values.items()}
     wanted, source = configurations(kernel, columns, kernel.sizes(**sizes), gpu), AMD.source_of(kernel)
     [profile] = AMD.characterise_all(
-        source, AMD.architecture(gpu, source), wanted, gpu, Cache(tmp_path / "cache")
+        source, AMD.architecture(gpu, source), wanted, gpu, Cache(tmp_path / "own")
     )
     assert not isinstance(profile, Failure), profile
     counts = profile.counts

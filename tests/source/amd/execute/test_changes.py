@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import code_of
@@ -72,14 +70,10 @@ def test_results_change_as_is_said(written, instruction):
             action(machine)
         return [np.asarray(read(slot), np.int64) for slot in slots]
 
-    @given(
-        seed=st.integers(0, 2**32),
-        bits=st.sampled_from([6, 12, 24, 31, 32]),
-        changing=st.sets(st.sampled_from(SOURCES), min_size=1, max_size=2),
-    )
-    def check(seed: int, bits: int, changing: set[int]) -> None:
-        nonlocal passed, limited
+    for seed in range(40):
         rng = np.random.default_rng(seed)
+        changing = rng.choice(SOURCES, rng.integers(1, 3), replace=False).tolist()
+        bits = rng.choice([6, 12, 24, 31, 32])
         values = {first + slot: rng.integers(0, 2**bits, (1, 1, rng.choice([1, lanes]))) for slot in SOURCES}
         changes = {first + n: rng.integers(-9, 10, (1, 1, 1)) * 8 ** rng.integers(0, 3) for n in changing}
         changes = {slot: change for slot, change in changes.items() if change.any()}
@@ -89,7 +83,7 @@ def test_results_change_as_is_said(written, instruction):
             for _ in rules.follow(step, action):
                 action(machine)
         except Irregular:
-            return
+            continue
         said = {slot: rules.moving.get(slot) for slot in rules.written}
         said = {slot: change for slot, change in said.items() if change is not NON_LINEAR}
         passed += bool(said) and any(first + slot in changes for slot in SOURCES)
@@ -103,6 +97,5 @@ def test_results_change_as_is_said(written, instruction):
                 expected = was if change is None else was + trips * change & (2**32 - 1)
                 np.testing.assert_array_equal(result - expected, 0, str(trips))
 
-    check()
     assert passed
     assert bool(limited) == (instruction in LIMITED)

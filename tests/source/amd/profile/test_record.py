@@ -28,34 +28,49 @@ def passes(written, access: str, apart: int, target="gfx90a", joins=False, pipe=
     return float(counts[row + MEMORY_COUNTS.index(counted), 0])
 
 
-@pytest.mark.parametrize(
-    ("access", "apart", "expected"),
-    [
-        ("ds_read_b32 v2, v1", 4, 2),
-        ("ds_read_b64 v[2:3], v1 offset:4", 8, 4),  # aligned
-        ("ds_read_b64 v[2:3], v1 offset:4", 0, 4),  # of one address, but each lane gets 8 bytes
-        ("ds_read_b128 v[2:5], v1 offset:12", 0, 8),
-        ("ds_read_b128 v[2:5], v1 offset:12", 16, 8),
-        ("ds_read_b64 v[2:3], v1", 8, 64),
-        ("ds_read_b64 v[2:3], v1", 4, 64),
-        ("ds_read2_b64 v[2:5], v1 offset0:0 offset1:1", 4, 128),
-        ("ds_read_b96 v[2:4], v1", 4, 64),
-        ("ds_write_b64 v1, v[2:3]", 8, 64),
-        ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 4, 4),  # single words are always aligned
-        ("ds_add_u32 v1, v2", 4, 2),
-        ("ds_add_rtn_u32 v3, v1, v2", 0, 64),  # of one word, one after another
-        ("ds_add_u64 v1, v[2:3] offset:4", 8, 4),
-    ],
-)
-def test_wide_accesses_that_are_not_aligned_and_atomics_on_one_word_are_served_lane_by_lane(
-    written, access, apart, expected
-):
-    assert passes(written, access, apart) == expected
+RDNA, BYTE = {"target": "gfx1032"}, "global_load_ubyte v2, v1, s[6:7]"
+VECTOR, LINES = {"pipe": "global"}, {"pipe": "global", "counted": "sectors"}
+JOINS = {"joins": True}  # loads of neighbours, as an older compiler does
+PASSES = [  # an access, bytes between lanes, its passes; other options
+    ("ds_read_b32 v2, v1", 4, 2),
+    ("ds_read_b64 v[2:3], v1 offset:4", 8, 4),  # aligned
+    ("ds_read_b64 v[2:3], v1 offset:4", 0, 4),  # of one address, but each lane gets 8 bytes
+    ("ds_read_b128 v[2:5], v1 offset:12", 0, 8),
+    ("ds_read_b128 v[2:5], v1 offset:12", 16, 8),
+    # Wide ones that are not aligned are served lane by lane
+    ("ds_read_b64 v[2:3], v1", 8, 64),
+    ("ds_read_b64 v[2:3], v1", 4, 64),
+    ("ds_read2_b64 v[2:5], v1 offset0:0 offset1:1", 4, 128),
+    ("ds_read_b96 v[2:4], v1", 4, 64),
+    ("ds_write_b64 v1, v[2:3]", 8, 64),
+    ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 4, 4),  # single words are always aligned
+    ("ds_add_u32 v1, v2", 4, 2),
+    ("ds_add_rtn_u32 v3, v1, v2", 0, 64),  # of one word, one after another
+    ("ds_add_u64 v1, v[2:3] offset:4", 8, 4),
+    # On RDNA four lanes share a pass
+    ("ds_read_b64 v[2:3], v1", 8, 8, RDNA),
+    ("ds_read_b64 v[2:3], v1 offset:4", 8, 2, RDNA),
+    ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 4, 64, JOINS),
+    ("ds_read2_b32 v[2:3], v1 offset0:3 offset1:4", 4, 64, JOINS),
+    ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:2", 4, 4, JOINS),  # words that do not lie side by side
+    ("ds_read_b32 v2, v1", 4, 2, JOINS),
+    # The vector cache of GCN takes neighbours four lanes at a time, that of RDNA any
+    (BYTE, 1, 2, VECTOR),
+    (BYTE, 2, 8, VECTOR),
+    (BYTE, 1, 1, VECTOR | RDNA),
+    (BYTE, 2, 1, VECTOR | RDNA),
+    # Loads fetch whole lines: bytes 4 to 130 are in three lines of 64 bytes, or in two of 128
+    (BYTE, 2, 6, LINES),
+    ("global_store_byte v1, v2, s[6:7]", 2, 5, LINES),
+    (BYTE, 4, 8, LINES | RDNA),
+    ("global_store_byte v1, v2, s[6:7]", 4, 5, LINES | RDNA),
+]
 
 
-def test_on_rdna_four_lanes_share_a_pass(written):
-    assert passes(written, "ds_read_b64 v[2:3], v1", 8, "gfx1032") == 8
-    assert passes(written, "ds_read_b64 v[2:3], v1 offset:4", 8, "gfx1032") == 2
+@pytest.mark.parametrize("row", PASSES, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_passes_of_an_access(written, row):
+    access, apart, expected, *options = row
+    assert passes(written, access, apart, **dict(*options)) == expected
 
 
 @pytest.mark.parametrize("access", ["flat_load_dword v2, v[2:3]", "flat_store_dword v[2:3], v4"])
@@ -64,40 +79,12 @@ def test_generic_accesses_to_the_lds_pass_its_banks(written, access):
     assert [passes(written, into_lds, apart) for apart in (4, 128)] == [2, 64]
 
 
-def test_the_vector_cache_of_gcn_takes_neighbours_four_lanes_at_a_time_and_that_of_rdna_any(written):
-    access = "global_load_ubyte v2, v1, s[6:7]"
-    assert [passes(written, access, apart, pipe="global") for apart in (1, 2)] == [2, 8]
-    assert [passes(written, access, apart, "gfx1032", pipe="global") for apart in (1, 2)] == [1, 1]
-
-
-@pytest.mark.parametrize(("target", "loaded", "stored"), [("gfx90a", 6, 5), ("gfx1032", 8, 5)])
-def test_loads_fetch_whole_lines(written, target, loaded, stored):
-    """Bytes 4 to 130 are in three lines of 64 bytes, or in two of 128."""
-    apart = 4 if target == "gfx1032" else 2
-    for access, expected in (("load_ubyte v2, v1", loaded), ("store_byte v1, v2", stored)):
-        access = f"global_{access}, s[6:7]"
-        assert passes(written, access, apart, target, pipe="global", counted="sectors") == expected
-
-
 @pytest.mark.parametrize(
     ("target", "in_step", "apart"), [("gfx90a", 2, 32), ("gfx942", 2, 64), ("gfx1100", 1, 32)]
 )
 def test_scratch_of_lanes_is_adjacent_only_at_the_same_offset(written, target, in_step, apart):
     access = "scratch_load_dword v2, v1, off" if target != "gfx1100" else "scratch_load_b32 v2, v1, off"
     assert [passes(written, access, stride, target, pipe="local") for stride in (0, 4)] == [in_step, apart]
-
-
-@pytest.mark.parametrize(
-    ("access", "expected"),
-    [
-        ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 64),
-        ("ds_read2_b32 v[2:3], v1 offset0:3 offset1:4", 64),
-        ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:2", 4),  # words that do not lie side by side
-        ("ds_read_b32 v2, v1", 2),
-    ],
-)
-def test_an_older_compiler_joins_loads_of_neighbours(written, access, expected):
-    assert passes(written, access, 4, joins=True) == expected
 
 
 @pytest.mark.parametrize(("size", "per_line"), [(1, 2), (4, 4), (8, 2), (16, 4)])

@@ -207,13 +207,3 @@ def test_endless_loops_are_proven(body):
     made = bind_program(program_of(*HEAD, *body, f"BRA {START:#x}", "EXIT"))
     with pytest.raises(DseError, match="toy: still running after 1000000000 basic blocks"):
         run(made, LaunchArguments((1, 1, 1), (64, 1, 1), [0, None]), [(0, 0, 0)], step_limit=10**9)
-
-
-def test_blocks_that_went_on_do_not_keep_others_from_skipping():
-    """Threads from 40 on leave the loop out and wait behind it."""
-    head = f"ISETP.GE.AND P1, PT, R0, 0x28, PT; @P1 BRA {START + 16 * 6:#x}"
-    trip = "LDS R6, [R4.X4]; IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, c[0x0][0x160], PT"
-    made = program_of(*HEAD, head, trip, f"@P0 BRA {START + 16 * 2:#x}", "EXIT")
-    skipped, full = (loop_run(made, 1000, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
-    assert_same_counts(skipped, full)
-    assert len(skipped.trace) < 30

@@ -120,19 +120,6 @@ def test_stores_in_bulk_are_waited_for():
     assert awaited(graph, "DEPBAR", "UBLKCP") == [[], *([n] for n in range(5))]
 
 
-def test_products_of_a_warp_group_follow_one_another():
-    ends = PRODUCT + ", gsb0"
-    body = [PRODUCT, ends, "WARPGROUP.DEPBAR.LE gsb0, 0x1"]
-    graph = graph_of([], body, ["WARPGROUP.DEPBAR.LE gsb0, 0x0", "FADD R1, R24, R24"], 8)
-    actual = awaited(graph, "WARPGROUP", "HGMMA")
-    assert [max(needs, default=-1) for needs in actual] == [2 * n - 1 for n in range(8)] + [15]
-    products = [i for i, instruction in enumerate(graph.instructions) if instruction.text.startswith("HGMMA")]
-    assert len(products) == 4
-    assert not any(set(graph.instructions[i].needs) & set(products) for i in products)
-    last = next(instruction for instruction in graph.instructions if instruction.text.startswith("FADD"))
-    assert products[-1] in last.needs
-
-
 def test_other_sums_are_waited_for():
     graph = graph_of([], [PRODUCT, PRODUCT.replace("R24, gdesc", "R96, gdesc")], [], 3)
     first, second = (n for n, item in enumerate(graph.instructions) if item.text.startswith("HGMMA"))

@@ -63,17 +63,6 @@ def test_a_graph_of_any_size_is_refused():
     assert (simulated.MOST_INSTRUCTIONS, simulated.MOST_NESTED) == (MOST_INSTRUCTIONS, MOST_NESTED)
 
 
-def test_what_instructions_ask_for(machines):
-    graph = dependence_graph(machines["transpose_conflicts"], 1, 2)
-    asked = {}
-    for instruction in graph.instructions:
-        if instruction.requests:
-            asked.setdefault(instruction.text.split()[0], set()).add(
-                (instruction.requests, instruction.sectors, instruction.passes)
-            )
-    assert asked == {"LDG.E": {(1, 4, 1)}, "STS": {(1, 0, 1)}, "LDS": {(1, 0, 32)}, "STG.E": {(1, 4, 1)}}
-
-
 def test_arcs_are_the_ways_that_threads_went(machines, name):
     """Against each thread's own way; block 0 counts three times as much as the others."""
     machine = machines[name]

@@ -153,16 +153,6 @@ def test_hits_of_a_kernel():
         Hits(0.7, 0.4)
 
 
-def test_from_source(warps, gpu):
-    graph = of_source(warps["nbody"][0], gpu, Hits(), warps=8, slots=2)
-    assert (graph.case.warps, graph.case.slots, graph.case.groups) == (8, 2, 2)
-    assert graph.case.issue_limit == gpu.issue_limit
-    assert graph.subsystems == ("fp32", "int32", "imul32", "shared", "barrier", "memory", "issue")
-    assert graph.case.programs[0].barriers == 8
-    assert (graph.case.programs[0].same_warp == 1).all()
-    assert len(set(graph.labels[0])) == len(graph.labels[0])
-
-
 def test_pipes_beyond_the_simulators(gpu):
     every = ("fp32", "fp64", "int32", "imul32", "sfu", "shared", "global", "barrier", "control")
     graph = DependenceGraph("all", 80, tuple(map(instruction, every)), ())

@@ -62,12 +62,6 @@ def test_every_number_of_a_row_has_a_name():
     np.testing.assert_array_equal(several[0], several[2])
 
 
-def test_uncoalesced_accesses():
-    kernel = one("strided_copy", None, None, 1024, 8)
-    assert float(kernel.uncoal_insts) == float(kernel.load_insts) == 1
-    assert float(kernel.transactions_per_uncoal) == 32
-
-
 def test_spilled_words_are_waited_for_where_they_come_from():
     result = counted("LDL R0, [R1]", "FADD R2, R0, R0", "EXIT", times=timing(a100(), 400.0))
     walk = result.phases[0].walk

@@ -62,13 +62,6 @@ def test_branches_where_lanes_part(machine: Machine):
     assert (ending.line, ending.jumping, ending.diverged) == (11, 0.5, 0)
 
 
-def test_a_loop_goes_back_but_once(machine: Machine):
-    loops = {branch.line: branch for branch in branches(machine, _sample().weights) if branch.visits > 50}
-    assert [loops[line].visits for line in (9, 13)] == [TRIPS * 3 / 4, TRIPS / 2]  # of blocks; of warps
-    assert [loops[line].jumping for line in (9, 13)] == pytest.approx([(TRIPS - 1) / TRIPS] * 2)
-    assert loops[9].active == pytest.approx((8 + 16 + 24) / (3 * 32))
-
-
 def test_lines_add_up_to_the_whole(machine: Machine):
     lines, whole = explain.lines(machine, _sample()), summary(machine, _sample())
     assert sum(line.insts for line in lines) == pytest.approx(whole.insts())

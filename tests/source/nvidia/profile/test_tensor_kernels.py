@@ -68,19 +68,6 @@ def test_multiply_adds_are_those_of_the_product(name):
     assert kernel.insts == pytest.approx(issued)
 
 
-@pytest.mark.parametrize(("name", "block_m"), [("sm_90", 64), ("sm_100", 128)])
-def test_boxes_move_as_many_bytes_as_they_hold(name, block_m):
-    k = 512
-    counts = characterise(bound(name), LAUNCHES[name])
-    loaded = (block_m + 32) * k * 2
-    expected = {"bytes": loaded, "sectors": loaded / 32, "passes": 0, "requests": 2 * k / 64}  # past the L1
-    assert {what: counts.total("global load", what) for what in expected} == expected
-    assert counts.total("global store", "bytes") == block_m * 32 * 2
-    assert counts.total("shared store", "bytes") >= loaded
-    new = sum(phase.passes * phase.new_sectors["load"] for phase in counts.phases)
-    assert new == loaded / 32  # no block loads a sector twice
-
-
 def test_operands_in_shared_memory_pass_its_banks():
     """64 x 32 x 16: A takes 2048 bytes of it and B 1024, for each of 32 products along K."""
     counts = characterise(bound("sm_90"), LAUNCHES["sm_90"])
