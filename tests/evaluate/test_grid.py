@@ -17,7 +17,7 @@ from dse.evaluate.grid import fastest_of_grid
 from dse.evaluate.layout import Cuts
 from dse.evaluate.minima import row_minima
 from dse.hardware import gpus, occupancy
-from dse.models import predictor
+from dse.models import get
 from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
 
 NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
@@ -101,7 +101,7 @@ def plain(model, fields):
 @partial(jax.jit, static_argnums=0)
 def seconds_of(model, gpu, kernel, resources):
     launch, limiter = occupancy.launch(gpu, resources)
-    return jnp.where(occupancy.possible(limiter), predictor(model)(gpu, kernel, launch).seconds, jnp.inf)
+    return jnp.where(occupancy.possible(limiter), get(model).predict(gpu, kernel, launch).seconds, jnp.inf)
 
 
 def fastest(model, fields, k, **options):
