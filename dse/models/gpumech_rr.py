@@ -15,7 +15,6 @@ from dse.models import gpumech
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
 ABOUT = replace(
     gpumech.ABOUT,
     equations={

@@ -13,7 +13,6 @@ from dse.models import gpumech
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
 ABOUT = replace(
     gpumech.ABOUT,
     source="Lemeire et al., Sec. 2.5.1 (GPUMech(RR)*); Huang et al., MICRO 2014, second hand",
@@ -23,6 +22,7 @@ ABOUT = replace(
     | gpumech.ABOUT.equations,
     use_when="Where warps take turns, of kernels bound by latency or by issue slots (it knows no bandwidth). "
     "It lets one instruction of each other warp overlap with a stall: too slow where warps drift apart.",
+    monotone=True,
 )
 
 

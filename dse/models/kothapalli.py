@@ -50,6 +50,7 @@ ABOUT = About(
     ),
     use_when="",  # of a variant
     aspects=frozenset({"Λ_mem"}),
+    monotone=True,
 )
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from dse.models import kothapalli
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
 ABOUT = replace(
     kothapalli.ABOUT,
     equations={"K2 (SUM)": "C_T = N_comp + N_mem"} | kothapalli.ABOUT.equations,

@@ -19,7 +19,6 @@ from dse.models.about import About
 from dse.models.notation import first_case
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
 ABOUT = About(
     source="Hong & Kim, ISCA 2009",
     equations={

@@ -9,7 +9,6 @@ from dataclasses import replace
 from dse.models import mwp_cwp
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
 ABOUT = replace(
     mwp_cwp.ABOUT,
     equations=mwp_cwp.ABOUT.equations

@@ -189,7 +189,7 @@ def test_time_has_a_unit(name):
 
 def test_monotone_where_it_says_so():
     # No slower where a λ or Λ falls, or a rate grows.
-    monotone = [name for name in models.CLOSED_FORMS if models.module(name).MONOTONE]
+    monotone = [name for name in models.CLOSED_FORMS if models.get(name).about.monotone]
     assert {"roofline", "volkov", "transit"} <= set(monotone)
     values = as_rows(plain(7, 256))
     moved = np.repeat(values[:, None], 3 * len(TIMES + RATES), 1)
@@ -225,7 +225,7 @@ def test_no_launch_is_faster_than_its_roofline_where_a_model_says_so():
         for name in models.CLOSED_FORMS:
             if (at(models.get(name).predict, points).cycles < bound * (1 - 1e-9)).any():
                 below.add(name)
-    assert below == {name for name in models.CLOSED_FORMS if not models.module(name).ABOUT.bounded}
+    assert below == {name for name in models.CLOSED_FORMS if not models.get(name).about.bounded}
 
 
 @pytest.mark.parametrize("name", models.MODELS)

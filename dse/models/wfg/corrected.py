@@ -14,7 +14,6 @@ from dse.models.wfg import pipeline as wfg_pipeline
 from dse.models.wfg.pipeline import ComputeBlock
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
 ABOUT = replace(
     wfg_pipeline.ABOUT,
     source="Lemeire et al., Sec. 2.4.2 (WFG*, with λ_mem^instr = 0)",

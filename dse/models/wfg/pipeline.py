@@ -27,7 +27,6 @@ from dse.models.notation import (
 from dse.models.wfg.graph import optional, own
 from dse.types import COMPUTE, Gpu, Kernel, Launch, Phase, Prediction, Quantity, _Quantities, quantity
 
-MONOTONE = False
 ABOUT = About(
     source="Lemeire et al., Sec. 2.4 (Baghsorkhi et al. 2010)",
     equations={
