@@ -80,7 +80,7 @@ def run(
     tuner: Tuner,
     measure: Measure,
     budget: int,
-    batch: int = 1,
+    batch: int | Callable[[int], int] = 1,
     journal: Path | None = None,
     pays: float = 0.0,
     advance: Callable[[int], None] = lambda measurements: None,
@@ -92,10 +92,11 @@ def run(
 ) -> Run:
     """Measure up to `budget` configurations, including those of the journal.
 
-    `batch` configurations are chosen at a time, or as many as run in `parallel`. Configurations near the
-    fastest are measured up to `repeats` times, and their median counts. The run ends early once measurements
-    took `limit_s`, including the journal's, or no configuration is expected to improve on the fastest by more
-    than `pays`, a share of its time. `about` is written with each measurement: kernel, GPU and problem sizes.
+    `batch` configurations are chosen at a time, or as many as run in `parallel`; it may be a function of the
+    number measured. Configurations near the fastest are measured up to `repeats` times, and their median
+    counts. The run ends early once measurements took `limit_s`, including the journal's, or no configuration
+    is expected to improve on the fastest by more than `pays`, a share of its time. `about` is written with
+    each measurement: kernel, GPU and problem sizes.
 
     **Raises:** DseError if the journal cannot be read or written, is of another space, differs in a value of
     `about`, or is of a run in progress.
@@ -134,7 +135,8 @@ def run(
             if pays and tuner.best is not None and tuner.expected_gain() < pays:
                 ended = f"no other is expected to be faster by {pays:.1%}"
                 break
-            next_rows = tuner.ask(min(max(parallel, batch), budget - len(done)))
+            wanted = max(parallel, batch(len(done)) if callable(batch) else batch)
+            next_rows = tuner.ask(min(wanted, budget - len(done)))
             if not next_rows:
                 ended = "all were measured"
                 break
