@@ -30,7 +30,7 @@ def test_types_are_checked_while_testing():
         ("import dse", HEAVY),
         ("from dse.cli.main import run\ntry: run(['--help'])\nexcept SystemExit: pass", HEAVY),
         ("from dse.hardware import gpus; gpus.find('a100')", "jax"),
-        ("from dse.kernels import names, summaries; names(), summaries()", "jax"),
+        ("from dse.kernels import find, names; find(names()[0])", "jax"),
         ("import dse.models; len(dse.models.MODELS)", "jax"),
         ("import dse.explore.prune", "jax numpy triton"),
         ("import dse.report.timeline, dse.report.chart, dse.report.save", "altair vl_convert"),

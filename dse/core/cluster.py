@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from functools import cache, lru_cache
 from ipaddress import ip_address
 from types import ModuleType
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, TypeVar, cast
 
 from dse.core.optional import install, needs
 from dse.errors import DseError, InputWarning
@@ -33,16 +33,8 @@ MOST_DEATHS = 100  # of workers on the same task
 _ENVIRONMENT = "distributed.nanny.pre-spawn-environ"  # of workers
 R = TypeVar("R")
 U = TypeVar("U", bound=Sequence[Any])  # a sequence of units, sliced into batches
-
-
-@runtime_checkable
-class Executor(Protocol):
-    """Runs units of work in batches: yields each batch and its result, in order."""
-
-    def __call__(self, function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
-        """Run `function` on all `units`, batch by batch."""
-        ...
-
+# Runs a function on units of work in batches: yields each batch and its result, in order.
+Executor = Callable[[Callable[[Any], Any], Any], Iterator[tuple[Any, Any]]]
 
 _ACTIVE: ContextVar[Executor | None] = ContextVar("executor", default=None)
 

@@ -13,6 +13,6 @@ from contextlib import AbstractContextManager
 import jax
 
 
-def in_64_bits(wanted: bool = True) -> AbstractContextManager[None]:
-    """Context in which JAX uses 64-bit numbers; 32-bit ones if `wanted` is false."""
-    return jax.enable_x64(wanted)
+def in_64_bits() -> AbstractContextManager[None]:
+    """Context in which JAX uses 64-bit numbers."""
+    return jax.enable_x64(True)

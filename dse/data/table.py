@@ -107,13 +107,7 @@ class Table:
         if self.is_text(name):
             cells = enumerate(column.to_pylist(), start=1)
             return np.array([self._number(name, row, cell) for row, cell in cells])
-        if pa.types.is_null(column.type):
-            return np.full(self.rows, np.nan)
-        if pa.types.is_boolean(column.type):
-            column = column.cast(pa.int8())
-        if pa.types.is_integer(column.type) and not column.null_count:
-            return column.to_numpy()
-        return column.cast(pa.float64()).to_numpy()
+        return _numbers(column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column)
 
     def _number(self, name: str, row: int, cell: Any) -> float:
         if cell in (None, ""):
@@ -156,14 +150,10 @@ class Table:
         """Read a column as integers, booleans, floats with NaN, or words with None."""
         column = self.table.column(name)
         kind = column.type
-        if pa.types.is_null(kind):
-            return np.full(len(column), np.nan)
         if pa.types.is_boolean(kind):
             return column.cast(pa.int8()).to_numpy().astype(float) == 1
-        if pa.types.is_integer(kind) and not column.null_count:
-            return column.to_numpy()
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            return column.cast(pa.float64()).to_numpy()
+        if not self.is_text(name):
+            return _numbers(column)
         words = column if pa.types.is_dictionary(kind) else _words(column).dictionary_encode()
         coded = words.combine_chunks() if words.num_chunks != 1 else words.chunk(0)
         names = np.array([*coded.dictionary.to_pylist(), None], object)
@@ -175,6 +165,15 @@ class Table:
             if f"{kind}_{unit}" in self.names:
                 return f"{kind}_{unit}", self.numbers(f"{kind}_{unit}") * scale
         return None
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    """Convert a column of numbers to integers, or to floats with NaN for empty cells."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan)
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return column.to_numpy()
+    return column.cast(pa.float64()).to_numpy()
 
 
 def _column(cells: list[Any]) -> pa.Array:

@@ -1,15 +1,15 @@
-"""Reduce a dense grid of GPUs × kernels × launches while it is computed: the best, the mean, the count.
+"""Find the fastest configurations of a dense grid of GPUs × kernels × launches while it is computed.
 
 The grid is cut into rows of launches shared by many kernels (`layout`). Launches that cannot run are skipped,
-and equal neighbours are evaluated once (`launches`). Only the minimum and sum of each row leave the loop that
+and equal neighbours are evaluated once (`launches`). Only the minimum of each row leaves the loop that
 evaluates the models (`minima`). The k best of the grid are in the k rows with the smallest minima; rows that
 may hold one of the best are evaluated again. Leading axes may be groups, each with its own k best.
 """
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.core.cluster import processors
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import CUTS, Cuts, Fields, GridLayout, lay_out
-from dse.evaluate.minima import LoopSizes, minima_and_sums, sizes
+from dse.evaluate.minima import LoopSizes, row_minima, sizes
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.models import get_all
@@ -31,32 +30,6 @@ from dse.models.protocol import Model, predict
 from dse.types import Gpu, Kernel, Resources
 
 CLOSE = 1e-5  # bound of the relative error of minima computed with fast math
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The reduced predictions of one model for a whole grid."""
-
-    shape: tuple[int, ...]  # of the grid
-    seconds: np.ndarray  # [k] of the fastest, ascending; infinite if fewer than k can run
-    index: np.ndarray  # [k] their flat indices into the grid; -1 if fewer than k can run
-    total: float  # seconds of all launchable configurations
-    count: int  # launchable configurations
-
-    @property
-    def minimum(self) -> float:
-        """Seconds of the fastest; infinite if none can run."""
-        return float(self.seconds[0])
-
-    @property
-    def mean(self) -> float:
-        """Mean seconds of launchable configurations; NaN if none can run."""
-        return self.total / self.count if self.count else float("nan")
-
-    def coordinates(self) -> tuple[np.ndarray, ...]:
-        """Positions of the fastest along each axis of the grid, [k] each; -1 if fewer than k can run."""
-        axes = np.unravel_index(np.maximum(self.index, 0), self.shape)
-        return tuple(np.where(self.index < 0, -1, axis) for axis in axes)
 
 
 @dataclass(frozen=True)
@@ -73,7 +46,10 @@ class _Best:
 
     @staticmethod
     def joined(parts: "Iterable[_Best]") -> "_Best":
-        return _Best(*map(np.concatenate, zip(*(vars(best).values() for best in parts), strict=True)))
+        none = _Best(np.empty(0), *(np.empty(0, int) for _ in range(3)))
+        return _Best(
+            *map(np.concatenate, zip(*(vars(best).values() for best in (none, *parts)), strict=True))
+        )
 
     def smallest(self, k: int, most_tied: int) -> "_Best":
         """The k smallest of one group and ties with the last, in the order of the grid."""
@@ -84,73 +60,43 @@ class _Best:
         return self[order]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Minima and sums of a part of the grid."""
-
-    best: dict[str, _Best]  # by model
-    totals: dict[str, np.ndarray]  # of each group
-    count: np.ndarray
-
-
-def reduce_grid(
+def fastest_of_grid(
     models: Iterable[str | Model],
     gpus: Gpu,
     kernels: Kernel,
     resources: Resources,
-    k: int = 16,
-    threads: int | None = None,
+    k: int,
+    groups: int = 0,
+    shape: tuple[int, ...] = (1,),
     cuts: Cuts = CUTS,
-) -> dict[str, Summary]:
-    """Reduce a whole grid for each model: the k fastest configurations, the mean, the launchable count.
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return by model the seconds and flat indices of the k fastest of a grid, both [groups, k].
 
     **Shapes:** all fields broadcast to the grid, e.g. [G, 1, 1, 1], [1, K, C, 1] and [1, 1, C, B]. Any number
-    and order of axes; long last axes, along which only launches differ, are fastest.
+    and order of axes; long last axes, along which only launches differ, are fastest. Each position along the
+    first `groups` axes is a grid of its own; indices are those of the other axes.
+    **Values:** seconds ascend; they are infinite and indices -1 if fewer than k can run.
     **Precision:** that of the fields. Rows are chosen by minima that may be off by some units in the last
     place, so configurations closer than that to the k-th may replace it.
     **Ties:** among equally fast configurations the lower flat index comes first.
     **Raises:** ValueError for an empty axis, and for a field with NaN.
-    `threads`: number of threads, by default one a core. `cuts`: sizes of the parts.
-    """
-    by_model = reduce_groups(models, gpus, kernels, resources, 0, k, threads, cuts=cuts)
-    return {name: summaries[0] for name, summaries in by_model.items()}
-
-
-def reduce_groups(
-    models: Iterable[str | Model],
-    gpus: Gpu,
-    kernels: Kernel,
-    resources: Resources,
-    groups: int,
-    k: int = 16,
-    threads: int | None = None,
-    shape: tuple[int, ...] = (1,),
-    cuts: Cuts = CUTS,
-) -> dict[str, list[Summary]]:
-    """Reduce a grid as `reduce_grid` does, for each position along its first `groups` axes separately.
-
-    Summaries are in the order of these positions; their shapes and indices are those of the other axes.
-    `shape` is that of the grid, if it has axes that no field depends on.
+    `shape` is that of the grid, if it has axes that no field depends on. `cuts`: sizes of the parts.
     """
     registered = get_all(models)
     fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
     shape = np.broadcast_shapes(shape, *(leaf.shape for leaf in jax.tree.leaves(fields)))
     if 0 in shape:
-        raise ValueError(f"reduce_grid: found a grid of shape {shape}, expected no empty axis")
+        raise ValueError(f"fastest_of_grid: found a grid of shape {shape}, expected no empty axis")
     for path, leaf in jax.tree.leaves_with_path(fields):
         if np.isnan(leaf).any():
-            raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
+            raise ValueError(f"fastest_of_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
     fields, layout = lay_out(without_lacking(fields), shape, groups, cuts)
-    parts = _parts(registered, fields, layout, shape, k, threads or processors(), cuts)
-    count = sum(part.count for part in parts)
-    summaries = {}
+    parts = list(_parts(registered, fields, layout, shape, k, cuts))
+    fastest = {}
     for model in registered:
-        total = sum(part.totals[model.name] for part in parts)
-        best = _Best.joined(part.best[model.name] for part in parts)
-        seconds, index = _fastest(model, fields, layout, shape, best, k, cuts)
-        per_group = zip(seconds, index, np.asarray(total).tolist(), np.asarray(count).tolist(), strict=True)
-        summaries[model.name] = [Summary(shape[groups:], *sums) for sums in per_group]
-    return summaries
+        best = _Best.joined(part[model.name] for part in parts)
+        fastest[model.name] = _fastest(model, fields, layout, shape, best, k, cuts)
+    return fastest
 
 
 def without_lacking(fields: Fields) -> Fields:
@@ -163,21 +109,12 @@ def without_lacking(fields: Fields) -> Fields:
 
 
 def _parts(
-    models: tuple[Model, ...],
-    fields: Fields,
-    layout: GridLayout,
-    shape: tuple[int, ...],
-    k: int,
-    workers: int,
-    cuts: Cuts,
-) -> list[_Part]:
-    """Reduce the whole grid, part by part."""
+    models: tuple[Model, ...], fields: Fields, layout: GridLayout, shape: tuple[int, ...], k: int, cuts: Cuts
+) -> Iterator[dict[str, _Best]]:
+    """Yield the rows with small minima of each model, part by part."""
     gpus, kernels, resources = fields
     only_launches = all(x.shape[-1] == 1 for x in jax.tree.leaves((gpus, kernels)))  # differ along a row
-    most = max(1, cuts.launches // layout.row)
-    if workers > 1:
-        most = min(most, -(-layout.positions // (4 * workers)))
-    most = min(most, layout.positions)
+    most = min(max(1, cuts.launches // layout.row), layout.positions)
 
     @cache
     def arranged(rows: int) -> tuple[Gpu, Kernel]:
@@ -186,79 +123,43 @@ def _parts(
     def cut_for(length: int) -> LoopSizes:
         return sizes(layout.sizes(layout.outer), layout.rows, length, most * -(-layout.row // length), cuts)
 
-    def reduced(batch: Pieces) -> _Part:
-        """Reduce pieces of one length that fit into one call."""
-        cut = cut_for(batch.length)
-        table = batch.padded(cut.table)
-        with in_64_bits():  # the setting is per thread
-            minima = minima_and_sums(
-                models, cut, *arranged(cut.blocks * cut.rows),
-                table.positions.astype(np.int32), table.launches, table.weights,
-                np.int32(cut.steps(len(batch))),
-            )  # fmt: skip
-            minima = jax.tree.map(lambda x: np.asarray(x)[: len(batch), : layout.rows], minima)
-        return _by_group(minima, batch, layout, shape, k, cuts.most_tied)
+    def table(length: int) -> int:
+        return cut_for(length).table
 
-    def task(start: int) -> list[_Part]:
+    for start in range(0, layout.positions, most):
         positions = np.arange(start, min(start + most, layout.positions))
-
-        def table(length: int) -> int:
-            return cut_for(length).table
-
-        batches = pieces(layout, gpus, resources, positions, most, only_launches, table, cuts)
-        return list(map(reduced, batches)) or [_empty_part(models, layout)]
-
-    starts = range(0, layout.positions, most)
-    if workers == 1:
-        return [part for start in starts for part in task(start)]
-    with ThreadPoolExecutor(workers) as pool:
-        return [part for parts in pool.map(task, starts) for part in parts]
-
-
-def _empty_part(models: tuple[Model, ...], layout: GridLayout) -> _Part:
-    """The result if nothing can run."""
-    none = _Best(np.empty(0), *(np.empty(0, int) for _ in range(3)))
-    zero = np.zeros(layout.group_count)
-    names = [model.name for model in models]
-    return _Part(dict.fromkeys(names, none), dict.fromkeys(names, zero), zero.astype(int))
+        for batch in pieces(layout, gpus, resources, positions, most, only_launches, table, cuts):
+            cut = cut_for(batch.length)
+            padded = batch.padded(cut.table)
+            with in_64_bits():
+                minima = row_minima(
+                    models, cut, *arranged(cut.blocks * cut.rows),
+                    padded.positions.astype(np.int32), padded.launches, padded.possible,
+                    np.int32(cut.steps(len(batch))),
+                )  # fmt: skip
+                minima = {name: np.asarray(x)[: len(batch), : layout.rows] for name, x in minima.items()}
+            yield {name: _by_group(x, batch, layout, shape, k, cuts.most_tied) for name, x in minima.items()}
 
 
 def _by_group(
-    smallest: dict[str, tuple[np.ndarray, np.ndarray]],
-    batch: Pieces,
-    layout: GridLayout,
-    shape: tuple[int, ...],
-    k: int,
-    most_tied: int,
-) -> _Part:
-    """Reduce the minima and sums [pieces, rows] of each model by group."""
+    minima: np.ndarray, batch: Pieces, layout: GridLayout, shape: tuple[int, ...], k: int, most_tied: int
+) -> _Best:
+    """Reduce a model's minima [pieces, rows] by group."""
     of_pieces, of_rows = layout.groups_of(batch.positions)
-    weights = batch.weights.sum(axis=1, dtype=float).astype(int)
-    totals = {name: np.zeros(layout.group_count) for name in smallest}
-    count = np.zeros(layout.group_count, int)
-    best: dict[str, list[_Best]] = {name: [] for name in smallest}
-    for piece_group in np.unique(of_pieces):
-        pieces_here = _where(of_pieces == piece_group)
-        for row_group in np.unique(of_rows):
-            rows_here = _where(of_rows == row_group)
-            group = piece_group + row_group
-            count[group] += int(weights[pieces_here].sum()) * len(of_rows[rows_here])
-            for name, (minima, sums) in smallest.items():
-                total = float(np.sum(sums[pieces_here][:, rows_here], dtype=np.float64))
-                totals[name][group] += np.inf if np.isnan(total) else total  # 0 times inf
-                group_minima = minima[pieces_here][:, rows_here]
-                near = _up_to(group_minima.min(axis=1), k)  # pieces
-                flat = _up_to(group_minima[near].ravel(), k)
-                piece, row = near[flat // group_minima.shape[1]], flat % group_minima.shape[1]
-                values = group_minima[piece, row]
-                piece = np.arange(len(batch))[pieces_here][piece]
-                row = np.arange(layout.rows)[rows_here][row]
-                number = layout.row_number(batch.positions[piece], row)
-                begin = layout.index(number, shape) + batch.columns[piece, 0]
-                best[name].append(
-                    _Best(values, begin, number, np.full(len(values), group)).smallest(k, most_tied)
-                )
-    return _Part({name: _Best.joined(parts) for name, parts in best.items()}, totals, count)
+    best = []
+    for piece_group, row_group in product(np.unique(of_pieces), np.unique(of_rows)):
+        pieces_here, rows_here = _where(of_pieces == piece_group), _where(of_rows == row_group)
+        group_minima = minima[pieces_here][:, rows_here]
+        near = _up_to(group_minima.min(axis=1), k)  # pieces
+        flat = _up_to(group_minima[near].ravel(), k)
+        piece, row = near[flat // group_minima.shape[1]], flat % group_minima.shape[1]
+        values = group_minima[piece, row]
+        piece = np.arange(len(batch))[pieces_here][piece]
+        number = layout.row_number(batch.positions[piece], np.arange(layout.rows)[rows_here][row])
+        begin = layout.index(number, shape) + batch.columns[piece, 0]
+        group = np.full(len(values), piece_group + row_group)
+        best.append(_Best(values, begin, number, group).smallest(k, most_tied))
+    return _Best.joined(best)
 
 
 def _where(mask: np.ndarray) -> slice | np.ndarray:

@@ -27,13 +27,13 @@ LEAST = 1 << 22  # and number of configurations, to justify its compilation
 class Pieces:
     """Pieces of rows of one length, as arrays [pieces, length], shared by all kernels.
 
-    A launch represents `weight` neighbours along the row from `column` on. Weight 0 is padding.
+    A launch represents its equal neighbours along the row from `column` on. Padding repeats the last.
     """
 
     positions: np.ndarray  # [pieces], along the outer axes
     columns: np.ndarray
-    weights: np.ndarray  # floats
     launches: Launch  # NumPy arrays
+    possible: np.ndarray | None = None  # all are, if None
 
     @property
     def length(self) -> int:
@@ -44,7 +44,7 @@ class Pieces:
         return len(self.positions)
 
     def __getitem__(self, index: Any) -> "Pieces":
-        arrays = self.positions, self.columns, self.weights, self.launches
+        arrays = self.positions, self.columns, self.launches, self.possible
         return Pieces(*jax.tree.map(lambda x: x[index], arrays))
 
     def padded(self, count: int) -> "Pieces":
@@ -70,8 +70,7 @@ def pieces(
 ) -> Iterator[Pieces]:
     """Compute the launches at up to `most` positions; `table` returns the pieces of a length in a batch.
 
-    Rows in which more than launches differ (not `only_launches`) stay whole, with weight 0 for launches that
-    cannot run.
+    Rows in which more than launches differ (not `only_launches`) stay whole, with launches that cannot run.
     """
     with in_64_bits():
         same_shape = np.resize(positions, most)
@@ -82,11 +81,11 @@ def pieces(
     if not only_launches:
         launch = jax.tree.map(lambda x: np.broadcast_to(x, full), launch)
         columns = np.broadcast_to(np.arange(layout.row), full)
-        whole = Pieces(positions, columns, possible.astype(launch.waves.dtype), launch)
+        whole = Pieces(positions, columns, launch, possible)
         for batch in _batches(np.flatnonzero(possible.any(axis=1)), table(layout.row)):
             yield whole[batch]
         return
-    first, weights = _runs(launch, possible)
+    first = _runs(launch, possible)
     # For each run: its row and column, and its index among the row's runs. For each piece: start and length.
     row, column = np.divmod(first, layout.row)
     run = np.arange(len(first)) - np.searchsorted(row, np.arange(len(positions)))[row]
@@ -95,13 +94,11 @@ def pieces(
     padded = padded_lengths(count, layout.rows, cuts)
     for length in np.unique(padded):
         for batch in _batches(np.flatnonzero(padded == length), table(int(length))):
-            end = count[batch, None]
-            index = start[batch, None] + np.minimum(np.arange(length), end - 1)
+            index = start[batch, None] + np.minimum(np.arange(length), count[batch, None] - 1)
             rows, columns = row[index], column[index]
             yield Pieces(
                 positions[rows[:, 0]],
                 columns,
-                np.where(np.arange(length) < end, weights[index], 0).astype(launch.waves.dtype),
                 jax.tree.map(lambda x, i=rows, j=columns: _pick(x, i, j), launch),
             )
 
@@ -111,17 +108,14 @@ def _batches(numbers: np.ndarray, most: int) -> Iterator[np.ndarray]:
         yield numbers[start : start + most]
 
 
-def _runs(launch: Launch, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the starts and lengths of runs of equal, launchable launches; rows are flattened."""
+def _runs(launch: Launch, possible: np.ndarray) -> np.ndarray:
+    """Return the starts of runs of equal, launchable launches; rows are flattened."""
     new = np.ones(possible.shape, bool)
-    new[:, 1:] = possible[:, 1:] != possible[:, :-1]
+    new[:, 1:] = ~possible[:, :-1]
     for x in jax.tree.leaves(launch):
         if x.shape[1] > 1:
             new[:, 1:] |= x[:, 1:] != x[:, :-1]
-    first = np.flatnonzero(new)
-    length = np.diff(first, append=new.size)
-    can_run = possible.ravel()[first]
-    return first[can_run], length[can_run]
+    return np.flatnonzero(new & possible)
 
 
 def _pick(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

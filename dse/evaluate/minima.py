@@ -1,4 +1,4 @@
-"""The minimum and sum of times of each row of kernels × launches: the inner loop of a grid."""
+"""The least time of each row of kernels × launches: the inner loop of a grid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,22 +61,22 @@ def sizes(
 
 
 @partial(jax.jit, static_argnames=("models", "cut"), compiler_options=COMPILER_OPTIONS)
-def minima_and_sums(
+def row_minima(
     models: tuple[Model, ...],
     cut: LoopSizes,
     gpus: Gpu,
     kernels: Kernel,
     positions: Array,
     launches: Launch,
-    weights: Array,
+    possible: Array | None,
     steps: Array,
-) -> dict[str, tuple[Array, Array]]:
-    """Return the minimum and weighted sum of seconds of each row by model, [table, blocks * rows] each.
+) -> dict[str, Array]:
+    """Return the minimum of seconds of each row by model, [table, blocks * rows] each.
 
     **Shapes:** gpus and kernels [*outer or 1, blocks * rows or 1, length or 1]; positions along the outer
-    axes [table]; launches, weights [table, length]. Only the first `steps` steps are computed.
+    axes [table]; launches [table, length]; possible too, None if all are. Only the first `steps` steps are
+    computed.
     """
-    whole = any(x.shape[-1] > 1 for x in jax.tree.leaves((gpus, kernels)))
 
     def step(i: Array, best: dict[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
         piece, block = i // cut.blocks * cut.step, i % cut.blocks
@@ -98,14 +98,12 @@ def minima_and_sums(
             return x.reshape(cut.loops, cut.pieces, 1, cut.length)
 
         gpu, kernel = jax.tree.map(of_rows, (gpus, kernels))
-        launch, weight = jax.tree.map(of_launches, (launches, weights))
+        launch, can_run = jax.tree.map(of_launches, (launches, possible))
         invariant, per_launch = split(
             partial(_seconds, models, cut), *jax.tree.map(lambda x: x[0], (gpu, kernel, launch))
         )
         fixed = jax.vmap(invariant)(*jax.tree.leaves((gpu, kernel, launch)))
-        reduced = lax.map(
-            lambda x: [_minimum_and_sum(s, x[1], whole) for s in per_launch(*x[0])], (fixed, weight)
-        )
+        reduced = lax.map(lambda x: [_minimum_and_sum(s, x[1]) for s in per_launch(*x[0])], (fixed, can_run))
 
         def put(whole: Array, part: Array) -> Array:
             zero = jnp.zeros_like(block)
@@ -118,8 +116,9 @@ def minima_and_sums(
             for model, new in zip(models, reduced, strict=True)
         }
 
-    none = jnp.zeros((cut.table, cut.blocks * cut.rows), weights.dtype)
-    return lax.fori_loop(0, steps, step, {model.name: (none, none) for model in models})
+    none = jnp.zeros((cut.table, cut.blocks * cut.rows), launches.waves.dtype)
+    reduced = lax.fori_loop(0, steps, step, {model.name: (none, none) for model in models})
+    return {name: minima for name, (minima, _) in reduced.items()}
 
 
 def _seconds(
@@ -129,19 +128,12 @@ def _seconds(
     return [jnp.broadcast_to(seconds(model, gpu, kernel, launch), full) for model in models]
 
 
-def _minimum_and_sum(seconds: Array, weight: Array, whole: bool) -> tuple[Array, Array]:
-    """Reduce each row to both results in one pass, so that the model is evaluated once.
-
-    In `whole` rows weight 0 marks impossible launches; else padding, which changes no minimum.
-    """
+def _minimum_and_sum(seconds: Array, possible: Array | None) -> tuple[Array, Array]:
+    """Reduce each row to its minimum and to a sum: XLA does not vectorize a minimum alone."""
     dtype = seconds.dtype.type
-    worst, none = dtype(jnp.finfo(dtype).max), dtype(0)  # infinity would prevent vectorization
-    weighted = seconds * weight
-    if whole:
-        seconds, weighted = jnp.where(weight > 0, seconds, worst), jnp.where(weight > 0, weighted, none)
+    worst = dtype(jnp.finfo(dtype).max)  # infinity would prevent vectorization
+    if possible is not None:
+        seconds = jnp.where(possible, seconds, worst)
     return lax.reduce(
-        (seconds, weighted),
-        (worst, none),
-        lambda a, b: (jnp.minimum(a[0], b[0]), a[1] + b[1]),
-        (2,),
+        (seconds, seconds), (worst, dtype(0)), lambda a, b: (jnp.minimum(a[0], b[0]), a[1] + b[1]), (2,)
     )

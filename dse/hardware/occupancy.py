@@ -172,11 +172,6 @@ def possible(code: Int[Array, "*#batch"]) -> Bool[Array, "*#batch"]:
     return code < len(BINDING)
 
 
-def reason(code: int) -> str:
-    """Describe the limiter."""
-    return f"limited by {LIMITERS[code]}" if code < len(BINDING) else f"cannot run: {LIMITERS[code]}"
-
-
 def _warps_per_block(limits: Limits, resources: Resources) -> Whole:
     return _quotient(jnp.maximum(resources.threads, 1) - 1, limits.warp_size) + 1
 

@@ -26,11 +26,6 @@ def known(name: str) -> bool:
     return _key(name) in map(_key, names())
 
 
-def summaries() -> dict[str, str]:
-    """Read the one-line summaries of the package's kernels, by name."""
-    return {name: str(read_toml(find(name)).get("summary", "")) for name in names()}
-
-
 def find(name: str | Path) -> Path:
     """Find the kernel.toml of a kernel by name (case, spaces, - and _ are ignored), or by path.
 

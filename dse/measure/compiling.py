@@ -5,6 +5,7 @@ A module of its own, so that these processes import little: they restart after e
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -95,14 +96,9 @@ def compile_all(
 
     Equal settings are compiled once. Outcomes are cached, so an interrupted run continues.
     """
-    cache = Cache()
-    by_settings: dict[str, list[int]] = {}
-    for index, of_configuration in enumerate(settings):
-        by_settings.setdefault(repr(of_configuration), []).append(index)
-    groups = list(by_settings.values())
-    jobs = [_Compilation(source, arch, settings[group[0]], cache) for group in groups]
-    outcomes = parallel_map(_compiled, jobs, workers, advance, list(map(len, groups)))
-    results: dict[int, Compiled | Failure] = {}
-    for group, outcome in zip(groups, outcomes, strict=True):
-        results |= dict.fromkeys(group, outcome)
-    return [results[index] for index in range(len(settings))]
+    cache, texts = Cache(), list(map(repr, settings))
+    distinct, numbers = dict(zip(texts, settings, strict=True)), Counter(texts)
+    jobs = [_Compilation(source, arch, of_configuration, cache) for of_configuration in distinct.values()]
+    outcomes = parallel_map(_compiled, jobs, workers, advance, [numbers[text] for text in distinct])
+    by_text = dict(zip(distinct, outcomes, strict=True))
+    return [by_text[text] for text in texts]

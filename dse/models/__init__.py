@@ -3,10 +3,9 @@
 Models are imported on first use, so that `--help` stays fast.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 from dse.errors import DseError, one_of
 from dse.models.pipeline import Pipeline
@@ -62,12 +61,3 @@ def module(name: str) -> ModuleType:
     """Import the module that documents a model of the registry. **Raises:** DseError for an unknown name."""
     model = get(name)
     return model.module if isinstance(model, ClosedForm) else import_module(type(model).__module__)
-
-
-def predictor(model: str | Model) -> Callable[..., Any]:
-    """Return the `predict` of a closed form. **Raises:** DseError for other models."""
-    registered = get(model)
-    if not registered.differentiable:
-        expected = f"a closed form: one of {', '.join(CLOSED_FORMS)}"
-        raise DseError(f"model: found {registered.name!r}, expected {expected}")
-    return registered.predict

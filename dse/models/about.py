@@ -31,6 +31,7 @@ class About:
     aspects: frozenset[str] = frozenset()  # of ASPECTS
     column: str = ""  # of Table 7 for this model; "" if it is not listed
     differs: dict[str, str] = field(default_factory=dict)  # from that column: aspect to reason
+    monotone: bool = False  # whether a faster pipe, memory or clock never increases the time
     bounded: bool = False  # whether no launch on all SMs is faster than the roofline of its counts
 
     def __post_init__(self) -> None:

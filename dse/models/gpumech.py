@@ -13,25 +13,32 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
 from dse.hardware.memory import access_latency, safe_divide
+from dse.models.about import About
 from dse.models.notation import waits
 from dse.types import MEMORY, Gpu, Kernel, Launch, Phase, Prediction, Quantity, _Quantities, quantity
 
-SOURCE = "Huang et al., MICRO 2014 (GPUMech), second hand: Lemeire et al., Sec. 2.5, after Volkov 2016"
-INPUTS = (
-    "intervals of one warp: instructions and stall cycles each, from its counts, from its phases where they "
-    "are known, or from a graph (dse.simulator.case.intervals)",
-    "warps resident on an SM",
-    "issue limit",
-    "latency of memory, by the share that each level serves",
+ABOUT = About(
+    source="Huang et al., MICRO 2014 (GPUMech), second hand: Lemeire et al., Sec. 2.5, after Volkov 2016",
+    equations={"G7": "IPC = W Σ n_i / (Σ (n_i / r + s_i) + Σ o_i / r)"},
+    inputs=(
+        "intervals of one warp: instructions and stall cycles each, from its counts, from its phases where "
+        "they are known, or from a graph (dse.simulator.case.intervals)",
+        "warps resident on an SM",
+        "issue limit",
+        "latency of memory, by the share that each level serves",
+    ),
+    ignores=(
+        "throughput of every pipe but the issue slots",
+        "latency of computation and instruction-level parallelism (unless the intervals hold them)",
+        "barriers beyond their issue slot",
+        "contention for MSHRs and DRAM: the paper's second part, whose equations were not available",
+        "choice of the representative warp among warps that differ: ours is the average one",
+    ),
+    use_when="",  # of a variant
+    aspects=frozenset({"Λ_mem", "scheduler"}),
+    column="gpumech",
+    differs={"divergent warps": "the paper picks a representative warp of many; ours is the average warp"},
 )
-IGNORES = (
-    "throughput of every pipe but the issue slots",
-    "latency of computation and instruction-level parallelism (unless the intervals hold them)",
-    "barriers beyond their issue slot",
-    "contention for MSHRs and DRAM: the paper's second part, whose equations were not available",
-    "choice of the representative warp among warps that differ: ours is the average one",
-)
-DIFFERS = {"divergent warps": "the paper picks a representative warp of many; ours is the average warp"}
 
 
 class Intervals(_Quantities):

@@ -7,32 +7,27 @@ the probability drops instructions, so that IPC can exceed 1: a kernel without s
 warp. With unequal stalls it is below Volkov around the ridge: each interval is filled separately.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
 from dse.models import gpumech
-from dse.models.about import About
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
-ABOUT = About(
-    source=gpumech.SOURCE,
+ABOUT = replace(
+    gpumech.ABOUT,
     equations={
         "G9": "p = Σ n_i / Σ (n_i / r + s_i)",
         "G15": "p_i = min(1, p s_i)",
         "G12, G14": "instructions issued in a stall: p_i (W − 1) mean(n)",
         "G16": "o_i = max(0, p_i (W − 1) mean(n) − r s_i)",
-        "G7": "IPC = W Σ n_i / (Σ (n_i / r + s_i) + Σ o_i / r)",
-    },
-    inputs=gpumech.INPUTS,
-    ignores=gpumech.IGNORES,
+    }
+    | gpumech.ABOUT.equations,
     use_when="For a greedy scheduler, of kernels that wait for memory and do not fill it (it knows no "
     "bandwidth); not of kernels that hardly stall.",
-    aspects=frozenset({"Λ_mem", "scheduler"}),
-    column="gpumech",
-    differs=gpumech.DIFFERS,
 )
 
 

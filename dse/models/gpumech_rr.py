@@ -6,28 +6,23 @@ Known error: the probability should be 1, as in the paper's Fig. 8, and more ins
 are stall cycles: IPC exceeds 1 for nearly every kernel. `gpumech-rr-corrected` corrects both.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.models import gpumech
-from dse.models.about import About
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
-ABOUT = About(
-    source=gpumech.SOURCE,
+ABOUT = replace(
+    gpumech.ABOUT,
     equations={
         "G9": "p = Σ n_i / Σ (n_i / r + s_i)",
         "G11": "o_i = p (W − 1) (n_i − 1)",
-        "G7": "IPC = W Σ n_i / (Σ (n_i / r + s_i) + Σ o_i / r)",
-    },
-    inputs=gpumech.INPUTS,
-    ignores=gpumech.IGNORES,
+    }
+    | gpumech.ABOUT.equations,
     use_when="For comparison with the published model only: it is much too fast at high occupancy.",
-    aspects=frozenset({"Λ_mem", "scheduler"}),
-    column="gpumech",
-    differs=gpumech.DIFFERS,
 )
 
 

@@ -4,28 +4,25 @@ After an instruction of the representative warp each other warp issues one, so t
 most as many instructions overlap as there are stall cycles.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.models import gpumech
-from dse.models.about import About
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
-ABOUT = About(
+ABOUT = replace(
+    gpumech.ABOUT,
     source="Lemeire et al., Sec. 2.5.1 (GPUMech(RR)*); Huang et al., MICRO 2014, second hand",
     equations={
         "Sec. 2.5.1": "o_i = (W − 1) n_i − min(s_i, W − 1), in place of G11",
-        "G7": "IPC = W Σ n_i / (Σ (n_i / r + s_i) + Σ o_i / r)",
-    },
-    inputs=gpumech.INPUTS,
-    ignores=gpumech.IGNORES,
+    }
+    | gpumech.ABOUT.equations,
     use_when="Where warps take turns, of kernels bound by latency or by issue slots (it knows no bandwidth). "
     "It lets one instruction of each other warp overlap with a stall: too slow where warps drift apart.",
-    aspects=frozenset({"Λ_mem", "scheduler"}),
-    column="gpumech",
-    differs=gpumech.DIFFERS,
+    monotone=True,
 )
 
 

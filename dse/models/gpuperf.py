@@ -16,7 +16,6 @@ from dse.models.mwp_cwp import memory_period
 from dse.models.notation import comp_latency
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
 SYNC = 64.0  # Γ of Eq. S8
 ABOUT = About(
     source="Sim et al., PPoPP 2012, second hand: a public implementation that names the paper's equations",

@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from dse.hardware.memory import access_latency
 from dse.hardware.tensor import tensor_cycles
+from dse.models.about import About
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 
 # Cycles of one thread
@@ -25,25 +26,31 @@ SERVED = 16.0  # threads of a coalesced transaction: half a warp
 CORES = 8.0  # N_C, of an SM
 DEPTH = 4.0  # D, stages of a core's pipeline
 
-SOURCE = "Kothapalli et al., HiPC 2009"
-EQUATIONS = {
-    "K1": "T(P) = Σ T(K_k)",
-    "K3": "C(K) = N_B N_w N_t C_T / (N_C D)",
-    "K4": "T(K) = C(K) / R",
-}
-INPUTS = (
-    "λ of each arithmetic pipe, of tensor cores and of a pass through shared memory, as cycles of a thread",
-    "latency of memory, by the share that each level serves",
-    "counts of instructions; global accesses, and how many of them do not coalesce",
-    "blocks of an SM and warps of a block",
-    "sub-partitions of an SM: each runs a warp at a time, as an SM of the paper does (N_C D = 32)",
-)
-IGNORES = (
-    "latency of computation, instruction-level and memory-level parallelism",
-    "occupancy: all warps of an SM run one after another, resident or not",
-    "throughput of memory",
-    "barriers (4 cycles each: the paper leaves them out)",
-    "issue limit and schedulers",
+ABOUT = About(
+    source="Kothapalli et al., HiPC 2009",
+    equations={
+        "K1": "T(P) = Σ T(K_k)",
+        "K3": "C(K) = N_B N_w N_t C_T / (N_C D)",
+        "K4": "T(K) = C(K) / R",
+    },
+    inputs=(
+        "λ of each arithmetic pipe, of tensor cores and of a pass through shared memory, as cycles of a "
+        "thread",
+        "latency of memory, by the share that each level serves",
+        "counts of instructions; global accesses, and how many of them do not coalesce",
+        "blocks of an SM and warps of a block",
+        "sub-partitions of an SM: each runs a warp at a time, as an SM of the paper does (N_C D = 32)",
+    ),
+    ignores=(
+        "latency of computation, instruction-level and memory-level parallelism",
+        "occupancy: all warps of an SM run one after another, resident or not",
+        "throughput of memory",
+        "barriers (4 cycles each: the paper leaves them out)",
+        "issue limit and schedulers",
+    ),
+    use_when="",  # of a variant
+    aspects=frozenset({"Λ_mem"}),
+    monotone=True,
 )
 
 

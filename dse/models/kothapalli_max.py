@@ -3,18 +3,15 @@
 Known error: the paper's prediction for matrix multiplication does not follow from its formula.
 """
 
+from dataclasses import replace
+
 from dse.models import kothapalli
-from dse.models.about import About
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
-ABOUT = About(
-    source=kothapalli.SOURCE,
-    equations={"K2 (MAX)": "C_T = max(N_comp, N_mem)"} | kothapalli.EQUATIONS,
-    inputs=kothapalli.INPUTS,
-    ignores=kothapalli.IGNORES,
+ABOUT = replace(
+    kothapalli.ABOUT,
+    equations={"K2 (MAX)": "C_T = max(N_comp, N_mem)"} | kothapalli.ABOUT.equations,
     use_when="For pencil-and-paper estimates of programs on GPUs of that time; it does not know occupancy.",
-    aspects=frozenset({"Λ_mem"}),
 )
 
 

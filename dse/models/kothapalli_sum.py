@@ -1,17 +1,14 @@
 """Kothapalli et al., SUM: computation and memory of a thread do not overlap."""
 
+from dataclasses import replace
+
 from dse.models import kothapalli
-from dse.models.about import About
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
-ABOUT = About(
-    source=kothapalli.SOURCE,
-    equations={"K2 (SUM)": "C_T = N_comp + N_mem"} | kothapalli.EQUATIONS,
-    inputs=kothapalli.INPUTS,
-    ignores=kothapalli.IGNORES,
+ABOUT = replace(
+    kothapalli.ABOUT,
+    equations={"K2 (SUM)": "C_T = N_comp + N_mem"} | kothapalli.ABOUT.equations,
     use_when="As `kothapalli-max`, where threads cannot hide what they wait for.",
-    aspects=frozenset({"Λ_mem"}),
 )
 
 

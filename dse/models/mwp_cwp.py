@@ -19,39 +19,34 @@ from dse.models.about import About
 from dse.models.notation import first_case
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
-EQUATIONS = {
-    "HK5": "MWP = min(Mem_L / Departure_delay, MWP_peak_BW, N)",
-    "HK6": "MWP_peak_BW = Mem_Bandwidth / (BW_per_warp #ActiveSM)",
-    "HK9": "CWP = min((Mem_cycles + Comp_cycles) / Comp_cycles, N)",
-    "HK15": "Departure_delay = d_u k_u w_u + d_c w_c",
-    "HK18": "Mem_cycles = Mem_L_Uncoal n_u + Mem_L_Coal n_c",
-    "HK19": "Comp_cycles = #Issue_cycles #total_insts",
-    "HK22": "MWP = CWP = N: (Mem_cycles + Comp_cycles + Comp_p (MWP − 1)) #Rep",
-    "HK23": "CWP ≥ MWP: (Mem_cycles N / MWP + Comp_p (MWP − 1)) #Rep",
-    "HK24": "MWP > CWP: (Mem_L + Comp_cycles N) #Rep",
-    "HK26": "Synch_cost = Departure_delay (MWP − 1) #synch_insts #Active_blocks_per_SM #Rep",
-}
-INPUTS = (
-    "clock, DRAM bandwidth, memory latency, issue cycles and departure delays",
-    "counts of computation, coalesced and uncoalesced accesses, barriers",
-    "bytes of an access",
-    "resident blocks and warps, active SMs",
-)
-IGNORES = (
-    "bank conflicts",
-    "instruction-level parallelism and latency of computation",
-    "pipes other than issue and DRAM",
-    "work groups, divergent warps, schedulers",
-)
-ASPECTS = frozenset({"Λ_mem", "barriers", "issue limit"})
 ABOUT = About(
     source="Hong & Kim, ISCA 2009",
-    equations=EQUATIONS,
-    inputs=INPUTS,
-    ignores=IGNORES,
+    equations={
+        "HK5": "MWP = min(Mem_L / Departure_delay, MWP_peak_BW, N)",
+        "HK6": "MWP_peak_BW = Mem_Bandwidth / (BW_per_warp #ActiveSM)",
+        "HK9": "CWP = min((Mem_cycles + Comp_cycles) / Comp_cycles, N)",
+        "HK15": "Departure_delay = d_u k_u w_u + d_c w_c",
+        "HK18": "Mem_cycles = Mem_L_Uncoal n_u + Mem_L_Coal n_c",
+        "HK19": "Comp_cycles = #Issue_cycles #total_insts",
+        "HK22": "MWP = CWP = N: (Mem_cycles + Comp_cycles + Comp_p (MWP − 1)) #Rep",
+        "HK23": "CWP ≥ MWP: (Mem_cycles N / MWP + Comp_p (MWP − 1)) #Rep",
+        "HK24": "MWP > CWP: (Mem_L + Comp_cycles N) #Rep",
+        "HK26": "Synch_cost = Departure_delay (MWP − 1) #synch_insts #Active_blocks_per_SM #Rep",
+    },
+    inputs=(
+        "clock, DRAM bandwidth, memory latency, issue cycles and departure delays",
+        "counts of computation, coalesced and uncoalesced accesses, barriers",
+        "bytes of an access",
+        "resident blocks and warps, active SMs",
+    ),
+    ignores=(
+        "bank conflicts",
+        "instruction-level parallelism and latency of computation",
+        "pipes other than issue and DRAM",
+        "work groups, divergent warps, schedulers",
+    ),
     use_when="For GPUs whose departure delays are known (the paper's own), or as the published baseline.",
-    aspects=ASPECTS,
+    aspects=frozenset({"Λ_mem", "barriers", "issue limit"}),
     column="mwp_cwp",
 )
 CASES = ("no-memory", "few-warps", "memory", "compute")

@@ -19,7 +19,6 @@ from dse.models.volkov import latency_of_one_warp
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 APART = ("l1", "lsu", "barrier", "issue")  # in neither subsystem
-MONOTONE = False  # not shown: in Eq. L26 the fill time grows with MWP = Λ_mem / λ_mem
 ABOUT = About(
     source="Lemeire et al., Sec. 2.3.2 (MWP-CWP*)",
     equations={
@@ -44,6 +43,7 @@ ABOUT = About(
     ),
     use_when="For kernels known by their counts, beside `phase`: Volkov with the time to fill and drain.",
     aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "issue limit"}),
+    monotone=False,  # not shown: in Eq. L26 the fill time grows with MWP = Λ_mem / λ_mem
     bounded=True,
 )
 

@@ -13,7 +13,6 @@ from dse.models.about import About
 from dse.models.notation import TwoPipes, first_case, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
 ABOUT = About(
     source="Lemeire et al., Sec. 2.3",
     equations={

@@ -4,20 +4,16 @@ It differs from `mwp-cwp` for launches whose computation takes longer than their
 the memory case, which omits almost all of their computation. Kept for comparison with the paper.
 """
 
+from dataclasses import replace
+
 from dse.models import mwp_cwp
-from dse.models.about import About
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
-ABOUT = About(
-    source=mwp_cwp.ABOUT.source,
-    equations=mwp_cwp.EQUATIONS
+ABOUT = replace(
+    mwp_cwp.ABOUT,
+    equations=mwp_cwp.ABOUT.equations
     | {"HK23": "CWP ≥ MWP or Comp_cycles > Mem_cycles: (Mem_cycles N / MWP + Comp_p (MWP − 1)) #Rep"},
-    inputs=mwp_cwp.INPUTS,
-    ignores=mwp_cwp.IGNORES,
     use_when="For comparison with the paper's text only.",
-    aspects=mwp_cwp.ASPECTS,
-    column="mwp_cwp",
 )
 
 

@@ -36,7 +36,6 @@ from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
 from dse.types import ARITHMETIC, CLASSES, MEMORY, TENSOR, Gpu, Kernel, Launch, PerClass, Phase, Prediction
 
-MONOTONE = True
 ABOUT = About(
     source="our own; a phase is bounded as Volkov bounds a kernel (Lemeire et al., Sec. 2.2)",
     equations={
@@ -62,6 +61,7 @@ ABOUT = About(
         {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
     ),
     bounded=True,
+    monotone=True,
 )
 SHARPNESS = 4.0  # exponent of the power mean: squares and square roots are faster than other powers
 ROW = 3.25  # sectors that DRAM could transfer in the time of a row change: A100, HBM2e

@@ -11,7 +11,6 @@ from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
 from dse.types import CLASSES, TENSOR, Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True  # a faster pipe never increases the time
 ABOUT = About(
     source="Lemeire et al., Sec. 2.1 (Williams et al. 2009)",
     equations={"L1": "IPC = min(IPC_comp, BW CI), that is WPC = 1 / max_s (α_s λ_s)"},
@@ -29,6 +28,7 @@ ABOUT = About(
     column="roofline",
     differs={"ILP": "the bound holds for any ILP: nothing of it is read"},
     bounded=True,
+    monotone=True,
 )
 
 

@@ -11,7 +11,6 @@ from dse.models.about import About
 from dse.models.notation import TwoPipes, comp_latency, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
 ABOUT = About(
     source="Lemeire et al., Sec. 2.2.1 (Li et al. 2015)",
     equations={
@@ -29,6 +28,7 @@ ABOUT = About(
     ),
     use_when="To picture how warps divide between computation and memory; else `volkov` says more.",
     aspects=frozenset({"Λ_comp", "Λ_mem"}),
+    monotone=True,
 )
 
 

@@ -16,7 +16,6 @@ from dse.models.notation import comp_latencies, waits
 from dse.models.roofline import busy_cycles
 from dse.types import COMPUTE, Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True
 ABOUT = About(
     source="Lemeire et al., Sec. 2.2 (Volkov 2016), with the issue limit",
     equations={
@@ -40,6 +39,7 @@ ABOUT = About(
     aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "more than 2 subsystems", "issue limit"}),
     column="volkov",
     bounded=True,
+    monotone=True,
 )
 
 

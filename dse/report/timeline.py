@@ -7,7 +7,7 @@ entrance of its pipeline for λ cycles, and leaves it after Λ.
 import heapq
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dse.core.files import replacing
+from dse.data.tables import rows_of
 from dse.errors import DseError
 from dse.report.chart import COLOURS, WIDTH, styled
 from dse.report.save import CHARTS, save_chart, suffix_of
@@ -90,7 +91,7 @@ def draw(
 
     bottoms, rows = _layout(profile, events, leaves)
     height = min(ROW * bottoms[-1], HEIGHT)
-    bars = list(_bars(profile, events, rows, (begin, end)))
+    bars = _bars(profile, events, rows, (begin, end))
     heading, *more = [
         *title.replace(": ", "\n", 1).splitlines(),
         f"Execution profile, cycles {begin:,.6g} to {end:,.6g}{note}",
@@ -154,28 +155,17 @@ def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = (
     entries on the critical path, gets its own track, on which each lasts until the next enters. Begin and end
     events are used instead of complete ones, so that rounding in a viewer leaves no gaps.
     """
-    args = [
+    args = rows_of(
         {
-            "group": group,
-            "warp": warp,
-            "program": program,
-            "instruction": instruction,
-            "subsystem": profile.subsystems[subsystem],
-            "λ": accepts - time,
-            "Λ": done - time,
+            "group": profile.group,
+            "warp": profile.warp,
+            "program": profile.program,
+            "instruction": profile.instruction,
+            "subsystem": np.array(profile.subsystems, object)[profile.subsystem],
+            "λ": profile.accepts - profile.time,
+            "Λ": profile.done - profile.time,
         }
-        for group, warp, program, instruction, subsystem, time, accepts, done in zip(
-            profile.group.tolist(),
-            profile.warp.tolist(),
-            profile.program.tolist(),
-            profile.instruction.tolist(),
-            profile.subsystem.tolist(),
-            profile.time.tolist(),
-            profile.accepts.tolist(),
-            profile.done.tolist(),
-            strict=True,
-        )
-    ]
+    )
     names = [_label(profile, entry["program"], entry["instruction"]) for entry in args]
     heads: list[dict[str, Any]] = []
     slices: list[dict[str, Any]] = []
@@ -274,28 +264,30 @@ def _path(profile: "Profile", critical: Sequence[int] | np.ndarray) -> tuple[np.
 
 def _bars(
     profile: "Profile", events: np.ndarray, rows: np.ndarray, window: tuple[float, float]
-) -> Iterator[dict[str, Any]]:
-    """Yield the data of each entry's bar; solid parts are at least a pixel wide."""
+) -> list[dict[str, Any]]:
+    """Return the data of each entry's bar; solid parts are at least a pixel wide."""
     begin, end = window
-    pixel = (end - begin) / WIDTH  # in cycles
-    for i, row in zip(events.tolist(), rows.tolist(), strict=True):
-        time, accepts, done = float(profile.time[i]), float(profile.accepts[i]), float(profile.done[i])
-        shown = max(accepts, time + pixel)
-        yield {
-            "row": row,
+    time, accepts, done = (x[events] for x in (profile.time, profile.accepts, profile.done))
+    shown = np.maximum(accepts, time + (end - begin) / WIDTH)
+    leaves = np.maximum(shown, done)
+    numbers = zip(profile.program[events].tolist(), profile.instruction[events].tolist(), strict=True)
+    return rows_of(
+        {
+            "row": rows,
             "time": time,
             "accepts": shown,
-            "leaves": max(shown, done),
-            "label": _label(profile, int(profile.program[i]), int(profile.instruction[i])),
-            "solid_from": max(time, begin),  # visible ends of both parts, to place the name
-            "solid_to": min(shown, end),
-            "light_from": max(shown, begin),
-            "light_to": min(max(shown, done), end),
-            "warp": int(profile.warp[i]),
-            "group": int(profile.group[i]),
+            "leaves": leaves,
+            "label": [_label(profile, *place) for place in numbers],
+            "solid_from": np.maximum(time, begin),  # visible ends of both parts, to place the name
+            "solid_to": np.minimum(shown, end),
+            "light_from": np.maximum(shown, begin),
+            "light_to": np.minimum(leaves, end),
+            "warp": profile.warp[events],
+            "group": profile.group[events],
             "throughput_cycles": accepts - time,
             "latency_cycles": done - time,
         }
+    )
 
 
 def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: Any) -> list["altair.Chart"]:

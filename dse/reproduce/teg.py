@@ -1,12 +1,9 @@
 """Lai & Seznec, INRIA RR-7804, 2011 (TEG)."""
 
-from functools import cache
-
 from dse import kernels
 from dse.reproduce.papers import Row, table, text
-from dse.simulator import Case, simulate, teg
+from dse.simulator import teg
 from dse.simulator.case import trace_text
-from dse.simulator.case.trace import Trace
 from dse.simulator.teg import GT200
 
 KERNELS = {  # of its Tables 2 to 5, with the effects in force
@@ -89,23 +86,16 @@ def tables_2_to_5() -> list[Row]:
 
 def predictions() -> list[Row]:
     """Simulate the launches of Tables 2 to 5 by reconstructed traces, since the paper prints no code."""
-    printed = [(number, row) for number in KERNELS for row in table(f"teg_table_{number}")]
-    cycles = simulate([_case(number, int(row["warps"])) for number, row in printed]).makespan
-    return [
-        Row(PREDICTIONS, f"Table {number}, {row['warps']} warps", row["predicted_cycles"], ours, "model")
-        for (number, row), ours in zip(printed, cycles.tolist(), strict=True)
-    ]
-
-
-def _case(number: int, warps: int) -> Case:
-    name, effects = KERNELS[number]
-    return teg.case(_trace(name), warps, GT200, effects)
-
-
-@cache
-def _trace(kernel: str) -> Trace:
-    listing = kernels.find(kernel).with_name(trace_text.FILE).read_text(encoding="utf-8")
-    return trace_text.parse(listing)
+    rows = []
+    for number, (kernel, effects) in KERNELS.items():
+        printed = table(f"teg_table_{number}")
+        trace = trace_text.load(kernels.find(kernel).with_name(trace_text.FILE))
+        cycles = teg.cycles(trace, [int(row["warps"]) for row in printed], effects=effects)
+        rows += [
+            Row(PREDICTIONS, f"Table {number}, {row['warps']} warps", row["predicted_cycles"], ours, "model")
+            for row, ours in zip(printed, cycles.tolist(), strict=True)
+        ]
+    return rows
 
 
 TABLES = (table_1, section_3, tables_2_to_5, predictions)

@@ -1,6 +1,6 @@
 """The Pipeline simulator: exact makespans of whole batches of configurations."""
 
-from dse.simulator.case.program import Case, Loop, Program, read_case
+from dse.simulator.case.program import Case, Loop, Program
 from dse.simulator.result.gradient import Terms, makespans
 from dse.simulator.simulation import Critical, Simulation, simulate
 
@@ -12,6 +12,5 @@ __all__ = [
     "Simulation",
     "Terms",
     "makespans",
-    "read_case",
     "simulate",
 ]

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -131,7 +132,7 @@ def grid(scale: float, repeats: int) -> dict[str, Any]:
     import numpy as np
 
     import dse
-    from dse.evaluate.grid import reduce_grid
+    from dse.evaluate.grid import fastest_of_grid
 
     sizes = [1 << (22 + i) for i in range(max(1, round(SIZES * scale)))]
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +151,7 @@ def grid(scale: float, repeats: int) -> dict[str, Any]:
     others = {}
     for name in sweep_script.GRIDS:
         fields = sweep_script.grid(sweep_script.FULL, np.dtype("float32"), distinct=name == "distinct")
-        others[name] = lambda fields=fields: reduce_grid(sweep_script.MODELS, *fields, k=sweep_script.BEST)
+        others[name] = partial(fastest_of_grid, sweep_script.MODELS, *fields, k=sweep_script.BEST)
         others[name]()
         rates[name] = []
     for _ in range(repeats):

@@ -12,11 +12,11 @@ beforehand; each rate is the best of several rounds, by CPU time and by wall tim
 complete call of `simulate`, from cases to makespans.
 
 `--export` writes the straight batches as JSON, each in a file of cases with their makespans, in the form that
-`dse.simulator.read_case` reads (it has no loops). `--beside "PROGRAM {file} ..."` runs another simulator on
-each of these files, in turn with this one and on the same core; it prints `best X`, X million entries a
-second of CPU time. `--threads` divides a batch among threads, each on its own core; its time is the CPU time
-of the busiest thread. `--memory` only simulates mixed cases in one call and prints the largest resident size
-of the process.
+scripts/validate/check_vectors.py reads (it has no loops). `--beside "PROGRAM {file} ..."` runs another
+simulator on each of these files, in turn with this one and on the same core; it prints `best X`, X million
+entries a second of CPU time. `--threads` divides a batch among threads, each on its own core; its time is the
+CPU time of the busiest thread. `--memory` only simulates mixed cases in one call and prints the largest
+resident size of the process.
 """
 
 import argparse

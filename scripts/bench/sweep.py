@@ -2,18 +2,18 @@
 
     python scripts/bench/sweep.py [--quick] [--repeats 5] [--beside "./closed_form 1 1"] [--json]
 
-A configuration is one (GPU, kernel, launch), evaluated by all of MODELS with the occupancy: the minimum, the
-mean and the 16 fastest of each model over a grid of 2^28 of them, by `dse.evaluate.grid` and by the chunked
-NumPy code below. Exit code 1 if the results differ. In one grid many launches are equal or impossible, since
-registers act through occupancy alone; in the other no two launches of a kernel are alike.
+A configuration is one (GPU, kernel, launch), evaluated by all of MODELS with the occupancy: the 16 fastest of
+each model over a grid of 2^28 of them, by `dse.evaluate.grid` and by the chunked NumPy code below. Exit code
+1 if the results differ. In one grid many launches are equal or impossible, since registers act through
+occupancy alone; in the other no two launches of a kernel are alike.
 
 `--beside` runs another program in turn with ours, on the same core. It prints lines that begin with
 `nested float32 1 thread(s): best NUMBER M`, and the same for float64: millions of configurations a second.
 The best of all rounds are compared. A program that evaluates every configuration of a dense grid, equal or
 not, is a reference for both grids.
 
-On one core the process is pinned to it, and rates are by its CPU time, which other work on the machine does
-not affect. On all cores they are by wall time.
+The process is pinned to one core, and rates are by its CPU time, which other work on the machine does not
+affect.
 """
 
 import argparse
@@ -281,8 +281,7 @@ class Summary:
 
     seconds: np.ndarray = field(default_factory=lambda: np.full(BEST, np.inf))  # of the fastest, ascending
     index: np.ndarray = field(default_factory=lambda: np.full(BEST, -1))
-    total: float = 0.0
-    count: int = 0
+    count: int = 0  # configurations that can run
 
 
 def numpy_reduce(
@@ -322,7 +321,6 @@ def numpy_reduce(
 
 
 def numpy_merge(summary: Summary, seconds: np.ndarray, possible: np.ndarray, offset: int) -> None:
-    summary.total += float(np.where(possible, seconds, 0).sum(dtype=np.float64))
     summary.count += int(possible.sum()) * len(seconds)
     seconds = np.where(possible, seconds, np.inf)
     if seconds.min() < summary.seconds[-1]:
@@ -335,17 +333,13 @@ def numpy_merge(summary: Summary, seconds: np.ndarray, possible: np.ndarray, off
         summary.seconds = both[best]
 
 
-def disagreement(ours: Any, numpy: Summary, tolerance: float) -> str | None:
-    """Describe the difference of two summaries, if any. Equally fast configurations may be swapped."""
-    if ours.count != numpy.count:
-        return f"{ours.count} and {numpy.count} configurations can run"
-    if not np.isclose(ours.total, numpy.total, rtol=tolerance, atol=0):
-        return f"sums of seconds {ours.total!r} and {numpy.total!r}"
-    if not np.allclose(ours.seconds, numpy.seconds, rtol=tolerance, atol=0):
-        return f"fastest {ours.seconds} and {numpy.seconds}"
-    only_ours = ours.seconds[~np.isin(ours.index, numpy.index)]
+def disagreement(seconds: np.ndarray, index: np.ndarray, numpy: Summary, tolerance: float) -> str | None:
+    """Describe the difference of our fastest to NumPy's, if any. Equally fast ones may be swapped."""
+    if not np.allclose(seconds, numpy.seconds, rtol=tolerance, atol=0):
+        return f"fastest {seconds} and {numpy.seconds}"
+    only_ours = seconds[~np.isin(index, numpy.index)]
     if np.any(only_ours < numpy.seconds[-1] * (1 - tolerance)):
-        return f"fastest at {ours.index} and {numpy.index}"
+        return f"fastest at {index} and {numpy.index}"
     return None
 
 
@@ -373,45 +367,44 @@ def measure_beside(command: str) -> dict[str, float]:
     return {dtype: float(rate) * 1e6 for dtype, rate in BESIDE.findall(printed)}
 
 
-def measure(cores: str, shape: tuple[int, ...], repeats: int, beside: str | None) -> dict[str, Any]:
-    """Measure all rates of one process; on one core also those of NumPy, and differences of results."""
-    if cores == "one":  # before JAX counts the cores
-        front.pin(front.usable_cores()[-1])
-    from dse.evaluate.grid import reduce_grid
+def measure(shape: tuple[int, ...], repeats: int, beside: str | None) -> dict[str, Any]:
+    """Measure all rates on one core, and differences of results."""
+    front.pin(front.usable_cores()[-1])  # before JAX counts the cores
+    from dse.evaluate.grid import fastest_of_grid
 
     result: dict[str, Any] = {"differences": [], "first_call_s": {}, "possible": {}}
     runs = {}
     for grid_name, dtype in product(GRIDS, ("float32", "float64")):
         fields = grid(shape, np.dtype(dtype), distinct=grid_name == "distinct")
-        run = partial(reduce_grid, MODELS, *fields, k=BEST, threads=len(front.usable_cores()))
+        run = partial(fastest_of_grid, MODELS, *fields, k=BEST)
         name = f"{grid_name} {dtype}"
         runs[name] = run
         # compiles; results are NumPy arrays, so nothing is left to wait for
         result["first_call_s"][name], ours = front.timed(run)
-        result["possible"][name] = ours[MODELS[0]].count / prod(shape)
-        if cores == "one":
-            result[f"numpy {name}"], theirs = measure_numpy(fields, shape)
-            for model in MODELS:
-                if difference := disagreement(ours[model], theirs[model], TOLERANCE[dtype]):
-                    result["differences"].append(f"{model}, {name}: {difference}")
+        result[f"numpy {name}"], theirs = measure_numpy(fields, shape)
+        result["possible"][name] = theirs[MODELS[0]].count / prod(shape)
+        for model in MODELS:
+            (seconds,), (index,) = ours[model]
+            if difference := disagreement(seconds, index, theirs[model], TOLERANCE[dtype]):
+                result["differences"].append(f"{model}, {name}: {difference}")
     rounds: list[dict[str, Any]] = []
     for _ in range(repeats):
         rounds.append({name: rates(run, prod(shape), 1) for name, run in runs.items()})
-        if cores == "one" and beside:
+        if beside:
             rounds[-1]["beside"] = measure_beside(beside)
     for name in runs:
         by_clock = {clock: [round_[name][clock][0] for round_ in rounds] for clock in ("wall", "cpu")}
         result[f"closed_forms {name}"] = by_clock
-    if cores == "one" and beside:
+    if beside:
         result["beside"] = {
             dtype: [round_["beside"][dtype] for round_ in rounds] for dtype in rounds[0]["beside"]
         }
     return result
 
 
-def in_process(cores: str, options: argparse.Namespace) -> dict[str, Any]:
+def in_process(options: argparse.Namespace) -> dict[str, Any]:
     """Run `measure` in another process, since XLA's cores are fixed when it starts."""
-    arguments = ["--measure", cores, "--repeats", str(options.repeats)]
+    arguments = ["--measure", "--repeats", str(options.repeats)]
     arguments += ["--quick"] if options.quick else []
     return front.in_process(__file__, *arguments, *(["--beside", options.beside] if options.beside else []))
 
@@ -421,21 +414,20 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a small grid: rates are not meaningful")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--beside", metavar="COMMAND", help="another program, run in turn on the same core")
-    parser.add_argument("--measure", choices=["one", "all"], help=argparse.SUPPRESS)
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     shape = QUICK if options.quick else FULL
     if options.measure:
-        print(json.dumps(measure(options.measure, shape, options.repeats, options.beside)))
+        print(json.dumps(measure(shape, options.repeats, options.beside)))
         return 0
 
-    on_one, on_all = in_process("one", options), in_process("all", options)
+    on_one = in_process(options)
     table, ratios = {}, {}  # rates of each repeat
     for grid_name, (dtype, short) in product(GRIDS, (("float32", "f32"), ("float64", "f64"))):
         kind = f"{grid_name}_{short}" if grid_name == "distinct" else short
         name = f"{grid_name} {dtype}"
         table[f"closed_forms_{kind}_one_core"] = on_one[f"closed_forms {name}"]["cpu"]
         table[f"numpy_{kind}_one_core"] = on_one[f"numpy {name}"]["cpu"]
-        table[f"closed_forms_{kind}_all_cores"] = on_all[f"closed_forms {name}"]["wall"]
         ours = table[f"closed_forms_{kind}_one_core"]
         ratios[f"ratio_{kind}"] = median(ours) / median(table[f"numpy_{kind}_one_core"])
         if beside := on_one.get("beside", {}).get(dtype):
@@ -448,7 +440,6 @@ def main() -> int:
         | {
             "repeats": table,
             "one_core": on_one,
-            "all_cores": on_all,
             "differences": on_one["differences"],
             "first_call_s": on_one["first_call_s"],
             "possible": on_one["possible"],
@@ -485,9 +476,9 @@ def text(report: dict[str, Any]) -> str:
         "",
         "first call, compilation included: " + ", ".join(f"{x:.1f} s ({name})" for name, x in first),
         "can run: " + ", ".join(f"{x:.2f} ({name})" for name, x in report["possible"].items()),
-        "One core: pinned, by CPU time. All cores: by wall time. Repeats of NumPy are GPUs.",
+        "Pinned to one core, by CPU time. Repeats of NumPy are GPUs.",
     ]
-    return "\n".join(lines + (report["differences"] or ["Both give the same counts, sums and fastest."]))
+    return "\n".join(lines + (report["differences"] or ["Both give the same fastest."]))
 
 
 if __name__ == "__main__":

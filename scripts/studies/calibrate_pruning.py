@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,8 @@ def rows(
     """Prune each space with each number of measurements, by the calibration of others: a row for each."""
     table = []
     for space in measured_spaces:
-        calibration = all_known.apart_from(space.kernel, space.gpu)
+        others = [x for x in all_known.spaces if x.kernel != space.kernel and x.gpu != space.gpu]
+        calibration = replace(all_known, spaces=tuple(others))
         good, ran = nearly(space.seconds, WITHIN), np.isfinite(space.seconds)
         explained = spearman(space.candidates.log_s[ran], space.seconds[ran]) or 0.0
         for size in SIZES:
@@ -194,6 +195,30 @@ def rows(
                 f"{space.name} on {space.gpu}, {size} measured: {row['holds']:.2f}, {row['kept [%]']:.1f} %"
             )
     return table
+
+
+def text_of(known_spaces: KnownSpaces) -> str:
+    """Format a calibration as TOML, which `load` reads."""
+    return "\n".join(_lines(known_spaces)) + "\n"
+
+
+def _lines(known_spaces: KnownSpaces) -> Iterator[str]:
+    count, levels = len(known_spaces.spaces), ", ".join(f"{level:g}" for level in LEVELS)
+    yield "# Written by scripts/studies/calibrate_pruning.py --calibration; see docs/accuracy_tuning.md."
+    yield f"# n = {count} spaces, {known_spaces.slices} slices of each. `margins` and `spreads` are"
+    yield f"# quantiles over the slices, at {levels}."
+    for name in ("model", "within", "slices"):
+        yield f"{name} = {json.dumps(getattr(known_spaces, name))}"
+    for space in known_spaces.spaces:
+        yield "\n[[spaces]]"
+        for name, value in asdict(space).items():
+            yield f"{name} = {_value(value)}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return f"{value:.3g}" if isinstance(value, float) else json.dumps(value)
 
 
 def _drawn(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
@@ -246,7 +271,7 @@ def main() -> None:
     calibration = load(options.known) if options.known else learned(measured_spaces, options.slices)
     if options.calibration:
         with replacing(options.calibration) as path:
-            path.write_text(calibration.text(), encoding="utf-8")
+            path.write_text(text_of(calibration), encoding="utf-8")
         if not (options.json or options.out):
             return
     table = rows(measured_spaces, calibration, options.trials)

@@ -24,7 +24,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from ending import run_script
-from matrix_fits.fit import REPEATED, fit
+from matrix_fits.fit import REPEATED, coordinates, fit
+from matrix_fits.package_files import constants_text, counted, prior_text
 from matrix_fits.records import NearBest, Recorded, columns, near_best, recorded
 from matrix_fits.scores import (
     BY,
@@ -125,7 +126,7 @@ class Fits:
                 records[:: EVERY_RECORD[self.vendor] * halved],
                 timed,
                 repeated=max(self.repeated / thinned, 1.0),
-                start=constants.coordinates(constants.fitted(self.vendor == "AMD")) if complete else None,
+                start=coordinates(constants.fitted(self.vendor == "AMD")) if complete else None,
             )
             if file:
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -290,9 +291,9 @@ def write_files(fits: Fits) -> None:
     labels = sorted({label(case.gpu) for case in _all(fits)} | {label(g) for t in fits.timed for g in t.gpus})
     others = [fits.without(lambda gpu, name=name: label(gpu) == name) for name in labels]
     left_out = np.array([fits.coordinates(*evidence) for evidence in others])
-    text = constants.text(x, left_out.std(axis=0), SOURCE[fits.vendor])
+    text = constants_text(x, left_out.std(axis=0), SOURCE[fits.vendor])
     (constants.AMD_FILE if amd else constants.FILE).write_text(text, encoding="utf-8")
-    shares = prior.Prior.of(configured(_all(fits))).text(LEAST_SHARE)
+    shares = prior_text(counted(configured(_all(fits))), LEAST_SHARE)
     (prior.AMD_FILE if amd else prior.FILE).write_bytes(gzip.compress(shares.encode(), mtime=0))
 
 

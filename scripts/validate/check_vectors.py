@@ -8,19 +8,64 @@ case that misses. Exit code 1 where one does, 2 where the file cannot be read.
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dse.errors import DseError
-from dse.simulator import Critical, read_case, simulate
+from dse.simulator import Case, Critical, Program, simulate
+from dse.simulator.case.program import MOST_SUBSYSTEMS
 
 ALLOWED = 1e-9  # of a busy share
 FORMAT = "pipeline-vectors 1"
 COUNTS = {"lam": "throughput_cycles", "Lam": "latency_cycles", "self": "same_warp"}  # the file's names, ours
+
+
+def read_case(raw: Mapping[str, Any], where: str = "case") -> Case:
+    """Read a case from its JSON form, in the symbols of the papers: `null` in `cap` and `IL` is no limit.
+
+    **Errors:** DseError that starts with `where`.
+    """
+    try:
+        count = raw["S"]
+        if not 1 <= count <= MOST_SUBSYSTEMS:
+            raise DseError(f"S: found {count}, expected 1 to {MOST_SUBSYSTEMS}")
+        caps = [math.inf if cap is None else cap for cap in raw["cap"]]
+        if len(caps) != count:
+            raise DseError(f"cap: found {len(caps)} values, expected {count}")
+        return Case(
+            programs=tuple(_read_program(p, count) for p in raw["programs"]),
+            warps=raw["W"],
+            slots=raw["g"],
+            groups=raw["G"],
+            issue_limit=math.inf if raw["IL"] is None else raw["IL"],
+            caps=tuple(caps),
+            order=raw["order"],
+            scheduler=raw["scheduler"],
+            assignment=tuple(raw["prog"]),
+        )
+    except KeyError as error:
+        raise DseError(f"{where}: {error.args[0]}: missing") from None
+    except (TypeError, ValueError, DseError) as error:
+        raise DseError(f"{where}: {error}") from None
+
+
+def _read_program(raw: Mapping[str, Any], subsystems: int) -> Program:
+    numbers: Sequence[int] = raw["s"]
+    if any(not 0 <= s < subsystems for s in numbers):
+        raise DseError(f"s: found {max(numbers)}, expected 0 to {subsystems - 1}")
+    return Program(
+        subsystem=np.asarray(numbers),
+        throughput_cycles=np.asarray(raw["lam"], np.float64),
+        latency_cycles=np.asarray(raw["Lam"], np.float64),
+        preds=tuple(tuple(js) for js in raw["dep"]),
+        kind=raw["kind"],
+        same_warp=np.asarray(raw.get("self", ())),
+    )
 
 
 def same_counts(ours: Critical, expected: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from dse.evaluate import chunks as module
 from dse.evaluate.chunks import chunks, evaluate, evaluate_counted
 from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
-from dse.models import CLOSED_FORMS, get_all, predictor
+from dse.models import CLOSED_FORMS, get, get_all
 from dse.models.protocol import ClosedForm
 
 FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "mwp-cwp", "gpumech-gto", "kothapalli-max", "gpuperf")
@@ -24,7 +24,7 @@ def plain(description, models, gpu, configuration):
     parameters = {name: np.asarray(value) for name, value in configuration.items()}
     kernel, resources = describe(description, parameters, description.sizes(), gpu)
     launch, limiter = occupancy.launch(gpu, resources)
-    predictions = {model: predictor(model)(gpu, kernel, launch) for model in models}
+    predictions = {model: get(model).predict(gpu, kernel, launch) for model in models}
     return predictions, bool(occupancy.possible(limiter))
 
 

@@ -1,4 +1,4 @@
-"""Reductions over a dense grid, against all of its configurations evaluated at once and sorted in Python."""
+"""The fastest of a dense grid, against all of its configurations evaluated at once and sorted in Python."""
 
 import math
 from dataclasses import replace
@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.evaluate.grid import reduce_grid, reduce_groups
+from dse.evaluate.grid import fastest_of_grid
 from dse.evaluate.layout import Cuts
-from dse.evaluate.minima import minima_and_sums
+from dse.evaluate.minima import row_minima
 from dse.hardware import gpus, occupancy
-from dse.models import predictor
+from dse.models import get
 from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
 
 NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
 AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
 REGISTERS = (16, 40, 77, 128, 255)
-COMPILED: Any = minima_and_sums
+COMPILED: Any = row_minima
 FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "mwp-cwp", "gpumech-gto", "kothapalli-max", "gpuperf")
 COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))
 
@@ -90,36 +90,37 @@ def one_of(fields, **chosen):
 
 
 def plain(model, fields):
-    """Seconds of every configuration in flat order, infinite for those that cannot run; shape of the grid."""
+    """Seconds of every configuration in flat order, infinite for those that cannot run."""
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
     count = math.prod(shape)
     padded = -(-count // 4096) * 4096  # so that grids of few sizes are compiled
     flat = jax.tree.map(lambda x: jnp.asarray(np.resize(np.broadcast_to(x, shape), padded)), fields)
-    return np.asarray(seconds_of(model, *flat))[:count], shape
+    return np.asarray(seconds_of(model, *flat))[:count]
 
 
 @partial(jax.jit, static_argnums=0)
 def seconds_of(model, gpu, kernel, resources):
     launch, limiter = occupancy.launch(gpu, resources)
-    return jnp.where(occupancy.possible(limiter), predictor(model)(gpu, kernel, launch).seconds, jnp.inf)
+    return jnp.where(occupancy.possible(limiter), get(model).predict(gpu, kernel, launch).seconds, jnp.inf)
 
 
-def check(summary, model, fields, rtol=1e-12, some=True):
+def fastest(model, fields, k, **options):
+    """Seconds and indices of the k fastest of the only group."""
+    (seconds,), (index,) = fastest_of_grid((model,), *fields, k=k, **options)[model]
+    return seconds, index
+
+
+def check(fastest, model, fields, rtol=1e-12, some=True):
     """Against all evaluated plainly; with `some`, of which some can run and some cannot."""
-    seconds, shape = plain(model, fields)
+    times, index = fastest
+    seconds = plain(model, fields)
     ran = np.isfinite(seconds)
-    k = len(summary.seconds)
-    best = sorted(np.flatnonzero(ran).tolist(), key=lambda i: (seconds[i], i))[:k]
+    best = sorted(np.flatnonzero(ran).tolist(), key=lambda i: (seconds[i], i))[: len(times)]
     assert 0 < ran.sum() < ran.size or not some
-    assert (summary.shape, summary.count) == (shape, ran.sum())
-    np.testing.assert_allclose(summary.total, math.fsum(seconds[ran]), rtol=rtol)
-    if best:
-        np.testing.assert_allclose(summary.mean, math.fsum(seconds[ran]) / ran.sum(), rtol=rtol)
-    np.testing.assert_allclose(summary.seconds[: len(best)], seconds[best], rtol=rtol)
-    np.testing.assert_array_equal(summary.index[: len(best)], best)
-    np.testing.assert_array_equal(summary.seconds[len(best) :], np.inf)
-    np.testing.assert_array_equal(summary.index[len(best) :], -1)
-    assert summary.minimum == summary.seconds[0]
+    np.testing.assert_allclose(times[: len(best)], seconds[best], rtol=rtol)
+    np.testing.assert_array_equal(index[: len(best)], best)
+    np.testing.assert_array_equal(times[len(best) :], np.inf)
+    np.testing.assert_array_equal(index[len(best) :], -1)
 
 
 @pytest.mark.quick("few")
@@ -130,17 +131,17 @@ def check(summary, model, fields, rtol=1e-12, some=True):
 )
 def test_equals_evaluating_everything(models, dtype, rtol):
     fields = made(dtype)
-    actual = reduce_grid(models, *fields, k=10)
+    actual = fastest_of_grid(models, *fields, k=10)
     assert tuple(actual) == models
-    for model, summary in actual.items():
-        assert summary.seconds.dtype == dtype
-        check(summary, model, fields, rtol)
+    for model, (seconds, index) in actual.items():
+        assert seconds.dtype == dtype
+        check((seconds[0], index[0]), model, fields, rtol)
     compiled = COMPILED._cache_size()
     gpu, kernel, resources = fields
     fewer = replace(resources, registers=resources.registers // 2, blocks=2 * resources.blocks)
     faster = eqx.tree_at(lambda g: g.clock, gpu, 2 * gpu.clock)
     other = faster, kernel, jax.tree.map(np.asarray, fewer)
-    check(reduce_grid(models[:1], *other, k=10)[models[0]], models[0], other, rtol)
+    check(fastest(models[0], other, 10), models[0], other, rtol)
     assert COMPILED._cache_size() <= compiled + 1  # not for each of the lengths of rows
 
 
@@ -155,8 +156,7 @@ SINGLE = Cuts(loop=16, kernels=16, table=16, launches=1, lengths=(3, 5, 8), most
 @pytest.mark.parametrize(("order", "cuts"), [("GKCBR", SMALL), ("BRCKG", TINY), ("KCRBG", SINGLE)])
 def test_how_it_is_cut_does_not_matter(order, cuts):
     fields = made(order=order)
-    summary = reduce_grid(("roofline",), *fields, k=40, threads=3, cuts=cuts)["roofline"]
-    check(summary, "roofline", fields)
+    check(fastest("roofline", fields, 40, cuts=cuts), "roofline", fields)
 
 
 THREADS, REGISTERS = st.sampled_from([0, 32, 33, 64, 512, 1024, 1500]), st.sampled_from([8, 9, 40, 255, 300])
@@ -182,7 +182,7 @@ def test_equals_evaluating_everything_of_any_launches(threads, registers, shared
         static_shared_bytes=along("C", shared, int),
     )
     fields = jax.tree.map(np.asarray, (gpu, kernel, resources))
-    check(reduce_grid(("volkov",), *fields, k=k, threads=1)["volkov"], "volkov", fields, some=False)
+    check(fastest("volkov", fields, k), "volkov", fields, some=False)
 
 
 def special(name):
@@ -212,67 +212,63 @@ def special(name):
 )  # fmt: skip
 def test_equals_evaluating_everything_where_fields_are_special(name):
     fields = special(name)
-    summary = reduce_grid(("volkov",), *fields, k=40)["volkov"]
-    check(summary, "volkov", fields, some=name != "nothing can run")
-    actual, position = summary.index >= 0, np.array(summary.coordinates())
-    index = np.ravel_multi_index(tuple(position[:, actual]), summary.shape)
-    np.testing.assert_array_equal(index, summary.index[actual])
-    assert np.all(position[:, ~actual] == -1)
-    assert len(np.unique(summary.seconds)) < 40 or name != "registers that make no difference"
+    actual = fastest("volkov", fields, 40)
+    check(actual, "volkov", fields, some=name != "nothing can run")
+    assert len(np.unique(actual[0])) < 40 or name != "registers that make no difference"
 
 
 @pytest.mark.parametrize("factor", [1e3, 0.0])
-def test_a_launch_that_cannot_run_counts_nowhere_however_fast_or_slow_it_would_be(factor):
+def test_a_launch_that_cannot_run_is_none_of_the_fastest_however_fast_or_slow_it_would_be(factor):
     gpu, kernel, resources = made(order="BRCKG")  # rows of GPUs, of which the last runs 512 threads at most
     clock = gpu.clock * np.where(np.arange(len(NAMES)) == 2, factor, 1.0)
     gpu = replace(gpu, clock=clock, launch_overhead=np.zeros_like(clock))
     if factor:
         resources = replace(resources, blocks=np.where(resources.threads > 512, 1, resources.blocks))
-    else:  # it would take for ever: not to be added, times zero
+    else:  # it would take for ever
         resources = replace(resources, threads=np.maximum(resources.threads, 1024))
     fields = gpu, kernel, resources
     together = replace(TINY, launches=10_000, table=200, kernels=10_000)  # many short rows in one part
-    summary = reduce_grid(("roofline",), *fields, k=1, threads=1, cuts=together)["roofline"]
-    check(summary, "roofline", fields)
+    check(fastest("roofline", fields, 1, cuts=together), "roofline", fields)
 
 
 def test_infinite_seconds_are_no_nan():
     gpu, kernel, resources = made(order="BRCKG")  # rows in which some cannot run
     kernel = eqx.tree_at(lambda k: k.work.fp32, kernel, np.full_like(kernel.work.fp32, 1e308))
     gpu = eqx.tree_at(lambda g: g.cpi.fp32, gpu, np.full_like(gpu.cpi.fp32, 1e10))
-    summary = reduce_grid(("roofline",), gpu, kernel, resources)["roofline"]
-    assert (summary.total, summary.minimum) == (np.inf, np.inf)
+    seconds, _ = fastest("roofline", (gpu, kernel, resources), 16)
+    np.testing.assert_array_equal(seconds, np.inf)
     gpu, kernel, resources = made()
     broken = eqx.tree_at(lambda k: k.work.dram, kernel, np.full_like(kernel.work.dram, np.nan))
     with pytest.raises(ValueError, match=r"work\.dram: found NaN"):
-        reduce_grid(("volkov",), gpu, broken, resources)
+        fastest("volkov", (gpu, broken, resources), 1)
     with pytest.raises(ValueError, match="no empty axis"):
-        reduce_grid(("volkov",), gpu, kernel, jax.tree.map(lambda x: x[..., :0], resources))
+        fastest("volkov", (gpu, kernel, jax.tree.map(lambda x: x[..., :0], resources)), 1)
 
 
 @pytest.mark.slow
 def test_products_that_a_gpu_lacks_cannot_run():
     gpu, kernel, resources = made()
-    whole = reduce_grid(("roofline",), gpu, kernel, resources, k=10)["roofline"]
     axis = AXES.index("K")
     some = np.arange(kernel.work.fp32.shape[axis]) % 2
     products = some.reshape([-1 if i == axis else 1 for i in range(len(AXES))]).astype(float)
     kernel = replace(kernel, work=replace(kernel.work, mma_fp8=products))  # none of these GPUs does them
-    summary = reduce_grid(("roofline",), gpu, kernel, resources, k=10)["roofline"]
-    assert 0 < summary.count < whole.count
-    assert not (some[summary.coordinates()[axis]] == 1).any()
-    assert np.isfinite(summary.seconds).all()
+    fields = gpu, kernel, resources
+    shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
+    seconds, index = fastest("roofline", fields, math.prod(shape))
+    can_run = np.isfinite(seconds)
+    assert 0 < can_run.sum() < can_run.size
+    assert not some[np.unravel_index(index[can_run], shape)[axis]].any()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "groups"), [("KGCBR", 2), ("BRGCK", 1)])
 def test_each_group_is_a_grid_of_its_own(order, groups):
     fields = made(order=order)
-    actual = reduce_groups(("volkov",), *fields, groups=groups, k=12, cuts=Cuts(short_row=16))["volkov"]
+    cuts = Cuts(short_row=16)
+    actual = fastest_of_grid(("volkov",), *fields, k=12, groups=groups, cuts=cuts)["volkov"]
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
-    assert len(actual) == np.prod(shape[:groups])
-    for summary, at in zip(actual, np.ndindex(*shape[:groups]), strict=True):
-        check(summary, "volkov", one_of_axes(fields, at), some=False)
+    for seconds, index, at in zip(*actual, np.ndindex(*shape[:groups]), strict=True):
+        check((seconds, index), "volkov", one_of_axes(fields, at), some=False)
 
 
 def one_of_axes(fields, at):

@@ -34,7 +34,7 @@ RATES = ("issue_limit", "dram_bandwidth")
 @cache
 def gradient_of(name):
     def cycles(values):
-        return models.predictor(name)(*build(values)).cycles.sum()
+        return models.get(name).predict(*build(values)).cycles.sum()
 
     return jax.jit(jax.grad(cycles), compiler_options={"xla_backend_optimization_level": 0})
 
@@ -90,8 +90,6 @@ def test_the_registry():
         assert (model.name, models.get(name), models.get(model)) == (name, model, model)
     with pytest.raises(DseError, match=r"^model: found 'volkow', expected one of .*did you mean volkov\?$"):
         models.module("volkow")
-    with pytest.raises(DseError, match=r"^model: found 'pipeline', expected a closed form: one of [^?]*$"):
-        models.predictor("pipeline")
 
 
 READ_FOR = {"ILP": ("ilp",), "Λ_comp": ("latency_fp32", "latency_shared"), "Λ_mem": ("latency_dram",)}
@@ -103,7 +101,7 @@ def test_reads_what_it_says_it_takes_into_account(name):
     for index, leaves in enumerate(READ_FOR.values()):
         for leaf in leaves:
             moved[NAMES.index(leaf), 1 + index] *= 1.5
-    cycles = at(models.predictor(name), moved).cycles
+    cycles = at(models.get(name).predict, moved).cycles
     changed = (cycles[1:] != cycles[0]).any(1)
     read = {aspect for aspect, differs in zip(READ_FOR, changed, strict=True) if differs}
     assert read == models.module(name).ABOUT.aspects & set(READ_FOR)
@@ -112,7 +110,7 @@ def test_reads_what_it_says_it_takes_into_account(name):
 @MODELS
 def test_prediction_is_whole_at_plain_points_and_at_edges(name):
     values = np.concatenate([as_rows(plain(2, 256)), edges()], 1)
-    prediction = at(models.predictor(name), values)
+    prediction = at(models.get(name).predict, values)
     assert isinstance(prediction, Prediction)
     cycles, terms = np.asarray(prediction.cycles), [np.asarray(x) for x in prediction.terms.values()]
     assert np.isfinite(cycles).all()
@@ -129,7 +127,7 @@ def test_prediction_is_whole_at_plain_points_and_at_edges(name):
 def test_axes_broadcast(name):
     gpu, kernel, launch = build(as_rows(plain(3, 4)))
     grid = jax.eval_shape(
-        models.predictor(name),
+        models.get(name).predict,
         jax.tree.map(lambda x: x[:2, None, None] if x.ndim else x, gpu),
         jax.tree.map(lambda x: x[None, :3, None] if x.ndim else x, kernel),
         jax.tree.map(lambda x: x[None, None, :], launch),
@@ -143,7 +141,7 @@ def test_axes_broadcast(name):
 @MODELS
 def test_gradient_is_the_slope(name):
     assert np.isfinite(slopes(name, edges())).all()
-    predict, number, step = models.predictor(name), 64, 1e-6
+    predict, number, step = models.get(name).predict, 64, 1e-6
     values = as_rows(plain(4, number))
     gradient = slopes(name, values)
     assert np.isfinite(gradient).all()
@@ -166,7 +164,7 @@ def test_gradient_is_the_slope(name):
 @SINGLE
 @MODELS
 def test_single_precision_is_close(name):
-    predict, values = models.predictor(name), as_rows(plain(5, 512)).astype(np.float32)
+    predict, values = models.get(name).predict, as_rows(plain(5, 512)).astype(np.float32)
     single, double = at(predict, values), at(predict, values.astype(float))
     leaves = jax.tree.leaves(eqx.filter(single, eqx.is_inexact_array))
     assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float32)}
@@ -180,7 +178,7 @@ def test_single_precision_is_close(name):
 @MODELS
 def test_time_has_a_unit(name):
     # All that is counted in cycles times c, all rates through c: everything takes c times as long.
-    predict, values, c = models.predictor(name), as_rows(plain(6, 256)), 4.0
+    predict, values, c = models.get(name).predict, as_rows(plain(6, 256)), 4.0
     scaled = values.copy()
     for leaf in TIMES:
         scaled[NAMES.index(leaf)] *= c
@@ -191,14 +189,14 @@ def test_time_has_a_unit(name):
 
 def test_monotone_where_it_says_so():
     # No slower where a λ or Λ falls, or a rate grows.
-    monotone = [name for name in models.CLOSED_FORMS if models.module(name).MONOTONE]
+    monotone = [name for name in models.CLOSED_FORMS if models.get(name).about.monotone]
     assert {"roofline", "volkov", "transit"} <= set(monotone)
     values = as_rows(plain(7, 256))
     moved = np.repeat(values[:, None], 3 * len(TIMES + RATES), 1)
     for index, (leaf, factor) in enumerate((x, f) for x in TIMES + RATES for f in (0.9, 0.5, 0.0625)):
         moved[NAMES.index(leaf), index] *= factor if leaf in TIMES else 1 / factor
     for name in monotone:
-        before, after = (at(models.predictor(name), x).cycles for x in (values, moved))
+        before, after = (at(models.get(name).predict, x).cycles for x in (values, moved))
         assert (after <= before * (1 + 1e-12)).all(), name
         assert (after < before * 0.9).any(), name
 
@@ -209,9 +207,9 @@ def test_products_that_a_gpu_lacks_never_make_nonsense(name):
     values = as_rows(plain(10, 64)).astype(np.float32)  # whose range is the smaller one
     for leaf in ("cpi_mma_fp8", "latency_mma_fp8"):
         values[NAMES.index(leaf)] = ABSENT
-    assert not np.isnan(at(models.predictor(name), values).cycles).any()
+    assert not np.isnan(at(models.get(name).predict, values).cycles).any()
     values[NAMES.index("work_mma_fp8")] = 0
-    none = at(models.predictor(name), values).cycles
+    none = at(models.get(name).predict, values).cycles
     assert (none < 1e12).all()
 
 
@@ -223,11 +221,11 @@ def test_no_launch_is_faster_than_its_roofline_where_a_model_says_so():
         points.waves = np.maximum(1, blocks / points.resident_blocks)
         points.active_sms = points.sm_count  # equally: others would leave them more of L2 and DRAM
         points.blocks = points.waves * points.resident_blocks * points.sm_count
-        bound = at(models.predictor("roofline"), points).cycles
+        bound = at(models.get("roofline").predict, points).cycles
         for name in models.CLOSED_FORMS:
-            if (at(models.predictor(name), points).cycles < bound * (1 - 1e-9)).any():
+            if (at(models.get(name).predict, points).cycles < bound * (1 - 1e-9)).any():
                 below.add(name)
-    assert below == {name for name in models.CLOSED_FORMS if not models.module(name).ABOUT.bounded}
+    assert below == {name for name in models.CLOSED_FORMS if not models.get(name).about.bounded}
 
 
 @pytest.mark.parametrize("name", models.MODELS)

@@ -397,7 +397,7 @@ def test_every_model_has_a_reference():
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_equals_the_paper_in_plain_python(name):
-    equals_reference(models.predictor(name), *REFERENCES[name])
+    equals_reference(models.get(name).predict, *REFERENCES[name])
 
 
 def test_boundaries_of_the_cases_of_mwp_cwp():
@@ -406,7 +406,7 @@ def test_boundaries_of_the_cases_of_mwp_cwp():
         one = dict.fromkeys(("issue_cycles", "load_insts", "sectors", "work_l2", "work_dram"), 1.0)
         launch = point(**one, work_fp32=comp - 1, latency_dram=mem, resident_blocks=8.0,
                        departure_delay_coal_cycles=delay)  # fmt: skip
-        return CASES[int(at(models.predictor(name), launch).details["case"])]
+        return CASES[int(at(models.get(name).predict, launch).details["case"])]
 
     for name in ("mwp-cwp", "mwp-cwp-printed"):
         assert case(name, 256.0, 64.0, 64.0) == "memory"  # MWP 4, CWP 5

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from check_vectors import read_case
 
-from dse.simulator import read_case, simulate
+from dse.simulator import simulate
 
 pytestmark = pytest.mark.slow
 

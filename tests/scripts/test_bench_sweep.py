@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ SCRIPT = "bench/sweep"
 def test_quick_run_agrees_with_numpy(run_script):
     report = json.loads(run_script("--quick", "--json", "--repeats", "1", "--beside", OTHER))
     assert report["differences"] == []
-    names = ("closed_forms_{}_one_core", "closed_forms_{}_all_cores", "numpy_{}_one_core")
+    names = ("closed_forms_{}_one_core", "numpy_{}_one_core")
     for name in names:
         for precision in ("f32", "f64"):
             assert report[name.format(precision) + "_per_s"] > 0
@@ -49,11 +50,9 @@ def test_no_two_launches_of_a_distinct_grid_are_alike():
         ({"index": np.array([4, 2, 9])}, None),  # 7 and 9 are equally fast
         ({"index": np.array([5, 2, 7])}, "fastest at"),
         ({"seconds": np.array([1.0, 2.0, 3.1])}, "fastest"),
-        ({"total": 10.1}, "sums"),
-        ({"count": 8}, "can run"),
     ],
 )
 def test_a_difference_is_said(change, said):
-    same = {"seconds": np.array([1.0, 2.0, 3.0]), "index": np.array([4, 2, 7]), "total": 10.0, "count": 7}
-    difference = sweep.disagreement(sweep.Summary(**same | change), sweep.Summary(**same), 1e-3)
+    same: dict[str, Any] = {"seconds": np.array([1.0, 2.0, 3.0]), "index": np.array([4, 2, 7])}
+    difference = sweep.disagreement(**same | change, numpy=sweep.Summary(**same), tolerance=1e-3)
     assert difference is None if said is None else said in difference

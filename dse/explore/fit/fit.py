@@ -159,11 +159,6 @@ class Fit:
         """Return the standard deviation of each log."""
         return self._moved(gpu).std(axis=0)
 
-    def intervals(self, share: float = 0.95, gpu: int = 0) -> np.ndarray:
-        """Return the interval of each log with this share of the density, [2, names]."""
-        tail = (1 - share) / 2
-        return np.quantile(self._moved(gpu), (tail, 1 - tail), axis=0)
-
     def undetermined(self, gpu: int = 0) -> tuple[str, ...]:
         """Return the names of the fields that the data do not determine."""
         from scipy.stats import truncnorm  # half a second

@@ -12,9 +12,9 @@ import csv
 import gzip
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,35 +44,11 @@ class Prior:
     tiles: dict[Key, dict[Tile, float]]
     groups: dict[tuple[int, int], dict[int, float]]  # of a tile's rows and columns
 
-    @staticmethod
-    def of(cases: Iterable[tuple[str, Product, Sequence[Sequence[int]]]]) -> "Prior":
-        """Count cases of a GPU, a product and its best configurations."""
-        number: dict[Key, int] = defaultdict(int)
-        tiles: dict[Key, dict[Tile, float]] = defaultdict(lambda: defaultdict(float))
-        groups: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        for gpu, product, configurations in cases:
-            key = (gpu, OPERANDS[product.operands].weight_bytes, round(float(log_rows([product])[0])))
-            number[key] += 1
-            for tile in {_tile(configuration) for configuration in configurations}:
-                tiles[key][tile] += 1
-            for configuration in configurations:
-                groups[configuration[0], configuration[1]][configuration[3]] += 1.0 / len(configurations)
-        return Prior(
-            {
-                key: {tile: count / number[key] for tile, count in shares.items()}
-                for key, shares in tiles.items()
-            },
-            {
-                size: {group: n / max(shares.values()) for group, n in shares.items()}
-                for size, shares in groups.items()
-            },
-        )
-
     def log_share(
         self, file: GpuFile, products: Sequence[Product], configurations: np.ndarray
     ) -> Float[np.ndarray, "products configurations"]:
         """Return the log of the expected share of each configuration."""
-        tiles = [_tile(configuration) for configuration in configurations.tolist()]
+        tiles = [tile_of(configuration) for configuration in configurations.tolist()]
         distinct = {tile: place for place, tile in enumerate(dict.fromkeys(tiles))}
         keys = list(self.tiles)
         table = np.zeros((len(keys), len(distinct)))
@@ -96,31 +72,9 @@ class Prior:
         share = self.groups.get((configuration[0], configuration[1]))
         return (share.get(configuration[3], 0.0) + 0.05) / 1.05 if share else 1.0
 
-    @cached_property
-    def size(self) -> int:
-        """The number of shares."""
-        return sum(map(len, self.tiles.values()))
-
-    def text(self, least: float = 0.0) -> str:
-        """Format the table as CSV, without shares below `least`."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for (gpu, weight_bytes, rows), by_tile in sorted(self.tiles.items()):
-            for tile, share in sorted(by_tile.items()):
-                if share >= least:
-                    writer.writerow(
-                        [gpu, f"{weight_bytes:g}", rows, "tile", "x".join(map(str, tile)), f"{share:.3g}"]
-                    )
-        for size, by_tile in sorted(self.groups.items()):
-            for group, share in sorted(by_tile.items()):
-                key = "x".join(map(str, (*size, group)))
-                writer.writerow(["", "", "", "group", key, f"{share:.3g}"])
-        return out.getvalue()
-
     @staticmethod
     def read(text: str) -> "Prior":
-        """Parse the output of `text`."""
+        """Parse a table: COLUMNS of CSV."""
         tiles: dict[Key, dict[Tile, float]] = defaultdict(dict)
         groups: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
         for row in csv.DictReader(io.StringIO(text)):
@@ -169,6 +123,7 @@ def log_rows(products: Sequence[Product]) -> Float[np.ndarray, " products"]:
     return np.log2(np.array([product.rows for product in products], float) / active_experts(products))
 
 
-def _tile(configuration: Sequence[int]) -> Tile:
+def tile_of(configuration: Sequence[int]) -> Tile:
+    """Return the parameters of a configuration without its group."""
     rows, columns, depth, _, warps, stages, *_ = configuration
     return rows, columns, depth, warps, stages

@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dse.errors import DseError
-from dse.explore.matrix import prior as _prior
-from dse.explore.matrix.prior import Prior
+from dse.explore.matrix.prior import shipped
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
 from dse.models.matrix.attention import Attention, AttentionCase
@@ -88,19 +87,16 @@ def scores(
     products: Sequence[Product],
     configurations: Int[np.ndarray, "configurations parameters"],
     by: str = "both",
-    constants: Constants | None = None,
-    prior: Prior | None = None,
-    weight: float | None = None,
 ) -> Float[np.ndarray, "products configurations"]:
     """Return scores of configurations, lower is better: log time minus the weighted log of the prior."""
     if by not in BY:
         raise DseError(f"by: found {by!r}, expected one of {', '.join(BY)}")
-    time = np.log(predict([file], products, configurations, constants)[0])
+    time = np.log(predict([file], products, configurations)[0])
     if by == "physics":
         return time
-    share = (prior or _prior.shipped(bool(file.gpu.gfx))).log_share(file, products, configurations)
-    weight = weight or (AMD_WEIGHT if file.gpu.gfx else WEIGHT)
-    return np.where(np.isfinite(time), (time if by == "both" else 0.0) - weight * share, np.inf)
+    amd = bool(file.gpu.gfx)
+    share = (AMD_WEIGHT if amd else WEIGHT) * shipped(amd).log_share(file, products, configurations)
+    return np.where(np.isfinite(time), (time if by == "both" else 0.0) - share, np.inf)
 
 
 def order(

@@ -10,9 +10,8 @@ share of the variation it predicts. Since known spaces are few, one more is assu
 spreads, or UNSEEN_DEVIATIONS of the surrogate: with fewer than 1 / risk spaces, that much is always kept.
 """
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -80,26 +79,6 @@ class KnownSpaces:
     def _margins(self) -> list[tuple[float, ...]]:
         return [*(space.margins for space in self.spaces), (UNSEEN,) * len(LEVELS)]
 
-    def apart_from(self, kernel: str, gpu: str) -> "KnownSpaces":
-        """Return the spaces of other kernels on other GPUs."""
-        others = tuple(space for space in self.spaces if space.kernel != kernel and space.gpu != gpu)
-        return KnownSpaces(self.model, self.within, self.slices, others)
-
-    def text(self) -> str:
-        """Format the spaces as TOML."""
-        return "\n".join(self._lines()) + "\n"
-
-    def _lines(self) -> Iterator[str]:
-        yield "# Written by scripts/studies/calibrate_pruning.py --calibration; see docs/accuracy_tuning.md."
-        yield f"# n = {len(self.spaces)} spaces, {self.slices} slices of each. `margins` and `spreads` are"
-        yield f"# quantiles over the slices, at {', '.join(f'{level:g}' for level in LEVELS)}."
-        for name in ("model", "within", "slices"):
-            yield f"{name} = {json.dumps(getattr(self, name))}"
-        for space in self.spaces:
-            yield "\n[[spaces]]"
-            for name, value in asdict(space).items():
-                yield f"{name} = {_value(value)}"
-
 
 @cache
 def load(path: Path = FILE) -> KnownSpaces:
@@ -126,9 +105,3 @@ def _exceeded(quantiles: Sequence[Sequence[float]], risk: float, units: np.ndarr
         middle = (low + high) / 2
         low, high = (middle, high) if share(middle) > risk else (low, middle)
     return high
-
-
-def _value(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:.3g}" if isinstance(value, float) else json.dumps(value)

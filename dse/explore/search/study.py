@@ -10,7 +10,6 @@ slower variants are searched too and ranked fairly.
 
 import hashlib
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -47,17 +46,9 @@ _WHY = "why not"
 _BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
 
 
-@dataclass
-class Shares:
-    """The time of a search by part, in seconds."""
-
-    model: float = 0.0
-    optuna: float = 0.0
-
-
 @dataclass(repr=False)
 class Search(ConfigurationResult):
-    """A study and its cost so far.
+    """A study of variants for objectives.
 
     The sampler works on a study in memory, of indices; `kept` is its copy in storage, of values, written once
     a batch, since a database is slower for one trial than a model for a thousand configurations.
@@ -68,7 +59,6 @@ class Search(ConfigurationResult):
     kept: stored.StoredStudy | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
-    shares: Shares = field(default_factory=Shares)
     suggested: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
     enqueued: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try first
     unsaved: set[int] = field(default_factory=set)  # numbers of finished trials not yet in the storage
@@ -231,9 +221,7 @@ def run(
         while len(suggestions) < min(batch, trials - done):
             suggestions += _ask(search)
         values = _evaluate(search, gpu, model, suggestions)
-        begun = time.perf_counter()
         _report(search, suggestions, values, trials)
-        search.shares.optuna += time.perf_counter() - begun
         before, done = done, len(search.evaluated())
         advance(min(done, trials) - before)
 
@@ -264,7 +252,6 @@ def _report(
 
 def _ask(search: Search) -> list[Suggestion]:
     """Ask for one suggestion; none if an enqueued configuration violates a constraint."""
-    begun = time.perf_counter()
     names = list(search.variants)
     if search.enqueued:
         search.study.enqueue_trial(search.enqueued.pop(0))
@@ -283,7 +270,6 @@ def _ask(search: Search) -> list[Suggestion]:
         trial.set_user_attr(_WHY, _BROKEN)
         search.unsaved.add(trial.number)
         _tell(search, trial, None, broken=broken)
-    search.shares.optuna += time.perf_counter() - begun
     return [] if broken else [(trial, name, values)]
 
 
@@ -305,7 +291,6 @@ def _evaluate(
     search: Search, gpu: Gpu, model: str | Model, suggestions: Sequence[Suggestion]
 ) -> list[list[float]]:
     """Return the objectives of each suggestion; time is infinite if it cannot run."""
-    begun = time.perf_counter()
     values: list[list[float]] = [[] for _ in suggestions]
     for name, variant in search.variants.items():
         indices = [i for i, (_, kernel_name, _) in enumerate(suggestions) if kernel_name == name]
@@ -321,7 +306,6 @@ def _evaluate(
         }
         for row, i in enumerate(indices):
             values[i] = [float(columns[goal][row]) for goal in search.objectives]
-    search.shares.model += time.perf_counter() - begun
     return values
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
-from dse.evaluate.grid import reduce_groups, row_seconds, without_lacking
+from dse.evaluate.grid import fastest_of_grid, row_seconds, without_lacking
 from dse.evaluate.launches import WIDE
 from dse.explore.sweep.chunk import Chunk, Filter, chunk_of
 from dse.explore.sweep.dense import Dense, can_be_dense, cut
@@ -169,12 +169,9 @@ Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and flat ind
 
 
 def fastest_of_many(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
-    """Yield the k fastest for each position of the first two axes, by `reduce_groups`; index -1 if fewer."""
-    by_model = reduce_groups(models, *fields, groups=2, k=k, threads=1, shape=shape)
-    for summaries in by_model.values():
-        arrays = [(summary.seconds, summary.index) for summary in summaries]
-        seconds, indices = (np.stack(field).reshape(*shape[:2], k) for field in zip(*arrays, strict=True))
-        yield seconds, indices
+    """Yield the k fastest for each position of the first two axes; index -1 if fewer."""
+    for seconds, index in fastest_of_grid(models, *fields, k=k, groups=2, shape=shape).values():
+        yield seconds.reshape(*shape[:2], k), index.reshape(*shape[:2], k)
 
 
 def fastest_of_few(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:

@@ -5,7 +5,6 @@ The result of a part is a table of columns; merging parts in any order gives bit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,24 +18,6 @@ from dse.hardware import occupancy
 OBJECTIVES = ("time_s", "threads", "registers", "shared_bytes")  # to be minimized
 BINS = 20  # of a histogram, per power of ten
 EDGES = np.power(10.0, np.arange(-10 * BINS, 4 * BINS + 1) / BINS)  # s
-
-
-@runtime_checkable
-class Reduction(Protocol):
-    """A reduction of many predictions to a small result."""
-
-    @property
-    def per(self) -> frozenset[str]:
-        """The axes with separate results."""
-        ...
-
-    def of(self, chunk: Chunk) -> Entries:
-        """Reduce one chunk."""
-        ...
-
-    def merged(self, parts: Sequence[Entries]) -> Entries:
-        """Merge the results of parts."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -141,6 +122,9 @@ class LimiterCounts(Tally):
         group = product.group(self.per - {"model"}, kernel, size, gpus, np.asarray(0))
         group = np.broadcast_to(group, counts.shape[:-1]).ravel()
         return self.merged([{"group": group, "counts": counts.reshape(-1, counts.shape[-1])}])
+
+
+Reduction = Top | Pareto | Histogram | LimiterCounts  # of many predictions to a small result
 
 
 @dataclass

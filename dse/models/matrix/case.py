@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from dse.models.matrix.machine import RATES
 from dse.models.matrix.problem import OPERANDS, Product, active_experts, launched_row_tiles, row_tiles
@@ -94,12 +93,3 @@ class Case(eqx.Module):
             scaled=column([kind.scaled_by_block for kind in kinds]),
             apart=column([kind.sums_apart for kind in kinds]),
         )
-
-    @staticmethod
-    def pairs(
-        products: Sequence[Product], which: Int[np.ndarray, " pairs"], heights: Int[np.ndarray, " pairs"]
-    ) -> "Case":
-        """Convert pairs of a product (an index into `products`) and a configuration. **Shapes:** [pairs]."""
-        distinct, place = np.unique(heights, return_inverse=True)
-        table = Case.of(products, distinct)
-        return jax.tree.map(lambda field: field[which, place if field.shape[1] > 1 else 0], table)

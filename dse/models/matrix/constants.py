@@ -4,7 +4,6 @@ A constant is its default times exp(spread x), where x is fitted with a standard
 `scripts/studies/evaluate_moe.py DIR --write` writes the fitted values to constants.toml.
 """
 
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +13,6 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 SPREAD = 0.16  # rms of log(time / prediction) on six tables of held-out GPUs: 0.11 to 0.22
@@ -109,12 +107,6 @@ class Constants(eqx.Module):
 ABOUT: dict[str, ConstantPrior] = {field.name: field.metadata["about"] for field in fields(Constants)}
 
 
-def coordinates(constants: Constants) -> Float[np.ndarray, " constants"]:
-    """Return the standard-normal coordinates of constants, the inverse of `Constants.at`."""
-    values = ((float(getattr(constants, name)), about) for name, about in ABOUT.items())
-    return np.array([np.log(value / about.default) / about.spread for value, about in values])
-
-
 def default() -> Constants:
     """Return the default constants."""
     return Constants.at(jnp.zeros(len(ABOUT), jnp.float32))
@@ -133,18 +125,3 @@ def of_gpus(amd: Sequence[bool]) -> Constants:
     if len(set(amd)) < 2:
         return fitted(any(amd))
     return jax.tree.map(lambda *values: jnp.stack(values)[:, None, None], *map(fitted, amd))
-
-
-def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:
-    """Format fitted constants for the file; `spread` is that of x over fits that leave out a GPU."""
-    lines = [
-        "# Written by scripts/studies/evaluate_moe.py --write: its module constants.py says what each is.",
-        "# spread: of the logarithm, over fits that leave an architecture out.",
-        f"source = {json.dumps(source)}",
-        "",
-        "[constants]",
-    ]
-    for place, (name, about) in enumerate(ABOUT.items()):
-        value, of_value = about.default * np.exp(about.spread * x[place]), about.spread * spread[place]
-        lines.append(f'{name} = {{ value = {value:.5g}, unit = "{about.unit}", spread = {of_value:.2g} }}')
-    return "\n".join(lines) + "\n"

@@ -5,25 +5,21 @@ after a short one is credited with cycles that do not exist, and cycles can decr
 given by counts alone has equal blocks; otherwise compare with Volkov's Λ_app.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.models.about import About
 from dse.models.wfg import pipeline as wfg_pipeline
 from dse.models.wfg.pipeline import ComputeBlock
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False
-ABOUT = About(
+ABOUT = replace(
+    wfg_pipeline.ABOUT,
     source="Lemeire et al., Sec. 2.4.2 (WFG*, with λ_mem^instr = 0)",
     equations=wfg_pipeline.ABOUT.equations
     | {"L36": "replaced by L42: Λ_exp = (Λ_mem − max(0, (ω − 1) NBC − α^i Λ_comp / ILP^i)) / ω"},
-    inputs=wfg_pipeline.INPUTS,
-    ignores=wfg_pipeline.IGNORES,
     use_when="For kernels of equal blocks: what successive warps cannot hide behind the first one.",
-    aspects=wfg_pipeline.ASPECTS,
-    column="wfg",
-    differs=wfg_pipeline.DIFFERS,
 )
 
 

@@ -26,7 +26,6 @@ from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch
 from dse.models.wfg.weights import Hardware, average_warp
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Phase, Prediction
 
-MONOTONE = False
 ABOUT = About(
     source="Baghsorkhi et al. 2010, Sec. 2; cycles of a launch from those of a warp: Lemeire et al., Eq. L37",
     equations={

@@ -27,25 +27,6 @@ from dse.models.notation import (
 from dse.models.wfg.graph import optional, own
 from dse.types import COMPUTE, Gpu, Kernel, Launch, Phase, Prediction, Quantity, _Quantities, quantity
 
-MONOTONE = False
-INPUTS = (
-    "λ and Λ of computation and of memory, lumped",
-    "blocks of computation between the loads that are waited for, phase by phase where phases are known",
-    "barriers",
-    "instruction-level and memory-level parallelism",
-    "resident warps",
-)
-IGNORES = (
-    "branches, beyond how often an average warp goes through a phase",
-    "work groups that do not fill the SM evenly",
-    "scratch-pad nodes of their own",
-    "more than two subsystems, issue limit of all instructions together, schedulers",
-)
-ASPECTS = frozenset({"ILP", "Λ_comp", "Λ_mem", "barriers"})
-DIFFERS = {
-    "workgroups": "Sec. 2.4 takes all resident warps for one group",
-    "divergent warps": "Sec. 2.4 has no branches",
-}
 ABOUT = About(
     source="Lemeire et al., Sec. 2.4 (Baghsorkhi et al. 2010)",
     equations={
@@ -56,12 +37,26 @@ ABOUT = About(
         "L36": "Λ_exp = Λ_mem − (ω − 1) NBC",
         "L37, L39": "CPR = ω CPW; a load costs the larger of L34 and L36",
     },
-    inputs=INPUTS,
-    ignores=IGNORES,
+    inputs=(
+        "λ and Λ of computation and of memory, lumped",
+        "blocks of computation between the loads that are waited for, phase by phase where phases are known",
+        "barriers",
+        "instruction-level and memory-level parallelism",
+        "resident warps",
+    ),
+    ignores=(
+        "branches, beyond how often an average warp goes through a phase",
+        "work groups that do not fill the SM evenly",
+        "scratch-pad nodes of their own",
+        "more than two subsystems, issue limit of all instructions together, schedulers",
+    ),
     use_when="For comparison with the published model: it overrates latency by far.",
-    aspects=ASPECTS,
+    aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "barriers"}),
     column="wfg",
-    differs=DIFFERS,
+    differs={
+        "workgroups": "Sec. 2.4 takes all resident warps for one group",
+        "divergent warps": "Sec. 2.4 has no branches",
+    },
 )
 
 

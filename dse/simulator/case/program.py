@@ -1,7 +1,7 @@
 """A case of the simulator: the programs of the warps, and the core on which they run."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -293,46 +293,3 @@ class Case:
             cycles = program.throughput_cycles * program.runs if program.loops else program.throughput_cycles
             total += runs * np.bincount(program.subsystem, cycles, self.subsystems)
         return total
-
-
-def read_case(raw: Mapping[str, Any], where: str = "case") -> Case:
-    """Read a case from its JSON form, in the symbols of the papers: `null` in `cap` and `IL` is no limit.
-
-    **Errors:** DseError that starts with `where`.
-    """
-    try:
-        count = raw["S"]
-        if not 1 <= count <= MOST_SUBSYSTEMS:
-            raise DseError(f"S: found {count}, expected 1 to {MOST_SUBSYSTEMS}")
-        caps = [math.inf if cap is None else cap for cap in raw["cap"]]
-        if len(caps) != count:
-            raise DseError(f"cap: found {len(caps)} values, expected {count}")
-        return Case(
-            programs=tuple(_read_program(p, count) for p in raw["programs"]),
-            warps=raw["W"],
-            slots=raw["g"],
-            groups=raw["G"],
-            issue_limit=math.inf if raw["IL"] is None else raw["IL"],
-            caps=tuple(caps),
-            order=raw["order"],
-            scheduler=raw["scheduler"],
-            assignment=tuple(raw["prog"]),
-        )
-    except KeyError as error:
-        raise DseError(f"{where}: {error.args[0]}: missing") from None
-    except (TypeError, ValueError, DseError) as error:
-        raise DseError(f"{where}: {error}") from None
-
-
-def _read_program(raw: Mapping[str, Any], subsystems: int) -> Program:
-    numbers: Sequence[int] = raw["s"]
-    if any(not 0 <= s < subsystems for s in numbers):
-        raise DseError(f"s: found {max(numbers)}, expected 0 to {subsystems - 1}")
-    return Program(
-        subsystem=np.asarray(numbers),
-        throughput_cycles=np.asarray(raw["lam"], np.float64),
-        latency_cycles=np.asarray(raw["Lam"], np.float64),
-        preds=tuple(tuple(js) for js in raw["dep"]),
-        kind=raw["kind"],
-        same_warp=np.asarray(raw.get("self", ())),
-    )

@@ -193,3 +193,9 @@ def _usual(table: np.ndarray) -> np.ndarray:
 
 def _alike(record: Recorded) -> tuple[int, str]:
     return len(record.products), record.tried
+
+
+def coordinates(constants: Constants) -> Float[np.ndarray, " constants"]:
+    """Return the standard-normal coordinates of constants, the inverse of `Constants.at`."""
+    values = ((float(getattr(constants, name)), about) for name, about in ABOUT.items())
+    return np.array([np.log(value / about.default) / about.spread for value, about in values])

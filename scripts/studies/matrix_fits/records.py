@@ -23,7 +23,6 @@ from dse.models.matrix.configuration import (
     PARAMETERS,
     SPACES,
     Configurations,
-    run_by_vllm,
 )
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
@@ -204,3 +203,27 @@ def rows(path: Path) -> Iterator[Row]:
 
 def _parameter(row: Row, name: str) -> int:
     return row.count(name, 0) if name in AMD_PARAMETERS else row.count(name)
+
+
+def run_by_vllm(
+    table: Configurations, products: Sequence[tuple[int, int, int]], element: float
+) -> Bool[np.ndarray, " configurations"]:
+    """Return which configurations vLLM's tuner runs on AMD's GPUs: it prunes those expected to be slow.
+
+    `products` are rows, columns and depth of products timed together, with the bytes of their elements; a
+    configuration runs if at least one product keeps it. **Source:** vLLM, benchmark_moe.py,
+    prune_rocm_configs (Apache-2.0).
+    """
+    rows, columns, depth, group, warps = table[:, :5].T
+    instruction = table[:, 7] if table.shape[1] > 7 else np.zeros(len(table))
+    run = np.zeros(len(table), bool)
+    for m, n, k in products:
+        kept = instruction <= np.minimum(np.minimum(rows, columns), 16 if min(m, n) < 32 else 32)
+        kept &= ((instruction < m) | (instruction == rows)) & ((instruction < n) | (instruction == columns))
+        kept &= ((rows <= 2 * m) | (rows == 16)) & ((columns <= 2 * n) | (columns == 16))
+        kept &= (k % depth == 0) & ((group * rows <= m) | (group == 1))
+        kept &= depth * (rows + columns) * element <= 2**16
+        if min(m, n) >= 2048:
+            kept &= (np.minimum(np.minimum(rows, columns), depth) >= 64) & (warps >= 4)
+        run |= kept
+    return run

@@ -11,6 +11,7 @@ from itertools import groupby
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matrix_fits.package_files import Configured, counted
 from matrix_fits.records import NearBest, Recorded
 
 from dse.explore.matrix.devices import gpu_file
@@ -24,8 +25,6 @@ from dse.models.matrix.problem import Product
 
 FIRST = (1, 3, 10)
 BY = ("random", "popularity", "prior", "physics", "both")
-
-Configured = Iterable[tuple[str, Product, Sequence[Sequence[int]]]]
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Trained:
     def of(constants: Constants, weight: float, cases: Configured, prior: Prior | None = None) -> "Trained":
         """Count the configurations of cases; by default with their own prior."""
         cases = list(cases)
-        counted = Counter(tuple(configuration) for _, _, winners in cases for configuration in winners)
-        return Trained(constants, prior or Prior.of(cases), weight, counted)
+        number = Counter(tuple(configuration) for _, _, winners in cases for configuration in winners)
+        return Trained(constants, prior or counted(cases), weight, number)
 
 
 def near_best_hits(

@@ -149,7 +149,9 @@ class Inputs(eqx.Module):
 def _pairs(launches: list, which: np.ndarray, heights: np.ndarray) -> Case | AttentionCase:
     if isinstance(launches[0], Attention):
         return jax.tree.map(lambda field: field[which, 0], AttentionCase.of(launches))
-    return Case.pairs(launches, which, heights)
+    distinct, place = np.unique(heights, return_inverse=True)
+    table = Case.of(launches, distinct)
+    return jax.tree.map(lambda field: field[which, place if field.shape[1] > 1 else 0], table)
 
 
 @jax.jit

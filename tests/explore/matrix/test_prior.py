@@ -1,6 +1,7 @@
 """What was fast elsewhere: shares, likeness of machines and cases, and no opinion of what is not alike."""
 
 import numpy as np
+from matrix_fits.package_files import counted, prior_text
 
 from dse.explore.matrix.prior import Prior, log_rows, shipped
 from dse.hardware import gpus
@@ -18,7 +19,7 @@ def product(tokens: int, operands: str = "bf16") -> Product:
 
 
 def prior() -> Prior:
-    return Prior.of([("A100", product(16), [BEST]), ("A100", product(4096), [OTHER])])
+    return counted([("A100", product(16), [BEST]), ("A100", product(4096), [OTHER])])
 
 
 def place(configuration: tuple[int, ...]) -> int:
@@ -30,7 +31,7 @@ def test_rows_of_an_expert_choose():
     assert np.argmax(few) == place(BEST)
     assert np.argmax(many) == place(OTHER)
     np.testing.assert_allclose(log_rows([product(1), product(64)]), [0, 4])  # of active ones
-    assert 500 < shipped().size < 5000
+    assert 500 < sum(map(len, shipped().tiles.values())) < 5000
     [share] = shipped().log_share(A100, [product(16)], TABLE)
     assert TABLE[np.argmax(share)][0] == 16  # four rows an expert
 
@@ -46,7 +47,7 @@ def test_likeness_fades():
 
 
 def test_text_comes_back():
-    again = Prior.read(prior().text())
+    again = Prior.read(prior_text(prior()))
     assert again.tiles == prior().tiles
     assert again.groups == prior().groups
-    assert Prior.read(prior().text(least=2.0)).size == 0
+    assert Prior.read(prior_text(prior(), least=2.0)).tiles == {}

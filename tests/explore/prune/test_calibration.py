@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from calibrate_pruning import text_of
 
 from dse.explore.prune.calibration import (
     FILE,
@@ -39,11 +40,11 @@ def test_file_of_the_package_and_what_is_written_is_read_again(tmp_path):
             assert quantiles[0] >= 0
         assert 0 < single.spread < single.predicted < 2
         assert -1 <= single.spearman <= 1
-    assert FILE.read_text() == load().text()
+    assert FILE.read_text() == text_of(load())
     first = load().spaces[0]
     other = replace(load(), model="roofline", spaces=(replace(first, spread=0.25, gpu='A "B"'),))
     path = tmp_path / "calibration.toml"
-    path.write_text(other.text())
+    path.write_text(text_of(other))
     assert load(path) == other
 
 

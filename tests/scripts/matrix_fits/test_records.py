@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matrix_fits.records import UNKNOWN_DEPTH, Recorded, near_best, recorded
+from matrix_fits.records import UNKNOWN_DEPTH, Recorded, near_best, recorded, run_by_vllm
 
 from dse.errors import DseError
 from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS, space
@@ -98,3 +98,18 @@ def test_an_invalid_row_is_reported_in_one_line(tmp_path: Path, text: str, old: 
     folder = written(tmp_path, f"{name}.csv.gz", text.replace(old, new, 1))
     with pytest.raises(DseError, match=f"{name}.csv.gz: {message}"):
         read(folder)
+
+
+def test_vllm_runs_large_tiles_of_large_products_and_what_divides_their_depth():
+    table = space("moe_amd")
+    run = table[run_by_vllm(table, [(4096, 2048, 192)], 2)]
+    assert (run[:, :2] >= 64).all()
+    assert (run[:, 2] == 64).all()  # of 16 to 256, from 64 on, what divides 192
+    assert (run[:, 4] >= 4).all()
+    # another product that they are timed with may keep more
+    both = table[run_by_vllm(table, [(4096, 2048, 192), (4096, 1024, 256)], 2)]
+    assert both[:, :2].min() == 16
+    assert both[:, 2].max() == 256
+    # 16 rows and columns are no tile of 32 x 32 instructions, nor more than 64 KiB of operands
+    assert (both[:, 7] <= both[:, :2].min(1)).all()
+    assert (2 * both[:, 2] * both[:, :2].sum(1)).max() == 2**16
