@@ -21,11 +21,10 @@ from dse.hardware.gpus import column
 from dse.hardware.memory import safe_divide
 from dse.kernels.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.kernels.phases import phase_of
-from dse.kernels.schema import WARP_FIELDS
 from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.conditions import Condition, published, share
 from dse.kernels.symbolic.subscript import Subscript
-from dse.types import Gpu, Kernel, PerClass, Resources
+from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
 
@@ -37,6 +36,7 @@ LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
 DYNAMIC = "dynamic_shared_bytes"  # the part of shared_bytes that the launch adds
 LAUNCH_NAMES = (*LAUNCH_FIELDS, DYNAMIC, "warps")  # of the launch, usable in expressions
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
+WARP_FIELDS = (*ARITHMETIC, *TENSOR, "barrier", "ilp", "mlp")
 WARP_DEFAULTS = {"ilp": 1, "mlp": 1}  # 0 for the rest
 
 _PIPES = ("shared", "l1", "l2", "dram")

@@ -15,11 +15,9 @@ from pydantic import (
     PlainValidator,
     StrictStr,
     Tag,
-    create_model,
 )
 
 from dse.core.validate import in_toml, shortened
-from dse.types import ARITHMETIC, TENSOR
 
 
 def _is_number(value: Any) -> bool:
@@ -57,12 +55,25 @@ class LaunchTable(_TomlTable):
     threads_z: _Text = None
 
 
-WARP_FIELDS = (*ARITHMETIC, *TENSOR, "barrier", "ilp", "mlp")
-_OPTIONAL: dict[str, Any] = dict.fromkeys(WARP_FIELDS, (_Text, None))
-
-
-class WarpTable(create_model("WarpFields", __base__=_TomlTable, **_OPTIONAL)):
-    """WARP_FIELDS, each an expression or none."""
+class WarpTable(_TomlTable):
+    fp32: _Text = None
+    fp64: _Text = None
+    int32: _Text = None
+    imul32: _Text = None
+    sfu: _Text = None
+    mma_fp16: _Text = None
+    mma_fp16_fp16: _Text = None
+    mma_tf32: _Text = None
+    mma_fp32: _Text = None
+    mma_fp8: _Text = None
+    mma_fp8_fp16: _Text = None
+    mma_fp4: _Text = None
+    mma_int8: _Text = None
+    mma_fp64: _Text = None
+    mma_warp: _Text = None
+    barrier: _Text = None
+    ilp: _Text = None
+    mlp: _Text = None
 
 
 class AccessTable(_TomlTable):
