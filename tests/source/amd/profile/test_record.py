@@ -6,7 +6,7 @@ import pytest
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.pipes import turns
-from dse.source.amd.profile.record import record
+from dse.source.amd.profile.record import LOADS, record
 from dse.source.amd.profile.touched import count_touches
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.recorded import MEMORY_COUNTS
@@ -55,10 +55,11 @@ PASSES = [  # an access, bytes between lanes, its passes; other options
     ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:2", 4, 4, JOINS),  # words that do not lie side by side
     ("ds_read_b32 v2, v1", 4, 2, JOINS),
     # The vector cache of GCN takes neighbours four lanes at a time, that of RDNA any
-    (BYTE, 1, 2, VECTOR),
-    (BYTE, 2, 8, VECTOR),
-    (BYTE, 1, 1, VECTOR | RDNA),
-    (BYTE, 2, 1, VECTOR | RDNA),
+    (BYTE, 1, 2 * LOADS, VECTOR),
+    (BYTE, 2, 8 * LOADS, VECTOR),
+    ("global_store_byte v1, v2, s[6:7]", 1, 2, VECTOR),
+    (BYTE, 1, LOADS, VECTOR | RDNA),
+    (BYTE, 2, LOADS, VECTOR | RDNA),
     # Loads fetch whole lines: bytes 4 to 130 are in three lines of 64 bytes, or in two of 128
     (BYTE, 2, 6, LINES),
     ("global_store_byte v1, v2, s[6:7]", 2, 5, LINES),
@@ -84,7 +85,8 @@ def test_generic_accesses_to_the_lds_pass_its_banks(written, access):
 )
 def test_scratch_of_lanes_is_adjacent_only_at_the_same_offset(written, target, in_step, apart):
     access = "scratch_load_dword v2, v1, off" if target != "gfx1100" else "scratch_load_b32 v2, v1, off"
-    assert [passes(written, access, stride, target, pipe="local") for stride in (0, 4)] == [in_step, apart]
+    actual = [passes(written, access, stride, target, pipe="local") for stride in (0, 4)]
+    assert actual == [LOADS * in_step, LOADS * apart]
 
 
 @pytest.mark.parametrize(("size", "per_line"), [(1, 2), (4, 4), (8, 2), (16, 4)])
