@@ -225,12 +225,16 @@ class _Executions:
         at, boxed = int(np.searchsorted(machine.threads, WARP * warp)), inst.issuer[own] >= 0
         self.lanes = slice(at, at + WARP), slice(WARP)
         self.boxed = boxed.tolist()
+        sets, which = np.unique([inst.set[own], boxed], axis=1, return_inverse=True)
         nobody = np.zeros((machine.shape[0], WARP), bool)
-        whole = [lanes.everywhere for lanes in inst.sets]
-        self.masks = np.stack([every[:, lanes] for lanes in self.lanes for every in whole] + [nobody])
-        self.set = np.append(inst.set[own] + len(whole) * boxed, len(self.masks) - 1)  # the last: no stream
-        masks = [*self.masks[: len(whole)], *whole, nobody]
-        there = np.array([mask.any(axis=1) for mask in masks])  # rows that have some of the lanes
+        whole = [inst.sets[number].everywhere for number in sets[0].tolist()]
+        masks = [every[:, self.lanes[of_box]] for every, of_box in zip(whole, sets[1].tolist(), strict=True)]
+        self.masks, self.set = (
+            np.stack([*masks, nobody]),
+            np.append(which.ravel(), len(masks)),
+        )  # the last: none
+        have = [every if of_box else mask for every, mask, of_box in zip(whole, masks, sets[1], strict=True)]
+        there = np.array([mask.any(axis=1) for mask in (*have, nobody)])  # rows that have some of the lanes
         times = np.append(inst.repeats[own], 0)[:, None] * there[self.set]
         ends = np.cumsum(times, axis=0)
         self.starts = dict(zip(map(id, self.streams), ends - times, strict=False))
