@@ -50,14 +50,7 @@ def of_both(shift: np.ndarray, of_last: np.ndarray, there: np.ndarray, last_ther
 
 
 @partial(compiled, makes_arrays=True)
-def _distances(
-    base: np.ndarray,
-    mask: np.ndarray,
-    row: np.ndarray,
-    moved: np.ndarray,
-    shift: np.ndarray,
-    there: np.ndarray,
-) -> Any:
+def _distances(base: Any, mask: Any, row: Any, moved: Any, shift: Any, there: Any) -> Any:
     """Fill in the distances of one execution, and return whether there are any."""
     origin, blocks = row[0], len(row) - 1
     first, touches = np.zeros(len(base), np.int64), np.zeros(len(base), np.bool_)

@@ -229,10 +229,8 @@ class _Executions:
         nobody = np.zeros((machine.shape[0], WARP), bool)
         whole = [inst.sets[number].everywhere for number in sets[0].tolist()]
         masks = [every[:, self.lanes[of_box]] for every, of_box in zip(whole, sets[1].tolist(), strict=True)]
-        self.masks, self.set = (
-            np.stack([*masks, nobody]),
-            np.append(which.ravel(), len(masks)),
-        )  # the last: none
+        self.masks = np.stack([*masks, nobody])  # the last: no stream
+        self.set = np.append(which.ravel(), len(masks))
         have = [every if of_box else mask for every, mask, of_box in zip(whole, masks, sets[1], strict=True)]
         there = np.array([mask.any(axis=1) for mask in (*have, nobody)])  # rows that have some of the lanes
         times = np.append(inst.repeats[own], 0)[:, None] * there[self.set]
