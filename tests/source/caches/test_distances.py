@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dse.source.caches.distances import distances
+from dse.source.caches.distances import distances, of_both
 from dse.source.caches.sectors import FAR
 
 
@@ -42,3 +42,18 @@ def test_distances_are_those_of_every_lane(seed):
     names = np.zeros(1, np.uint64)
     distances(base.astype(np.int64)[None], mask[None], row, moved, shift, there, names)
     assert (*shift.tolist(), *there.tolist(), bool(names[0])) == plainly(base, mask, row, moved)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected", "known"),
+    [
+        ([8, 16, 24, 32], [8, 16, 24, 32], [8, 16, 24, 32], True),
+        ([8, 16, 24, 32], [8, 16, 24, 40], [8, 16, 24, FAR], True),  # one block in four
+        ([8, 8, 8, 8, 16], [16, 16, 16, 16, 16], [FAR, FAR, FAR, FAR, 16], True),  # all alike
+        ([8, 16, 24, 32], [9, 17, 24, 32], [FAR, 2 * FAR, 24, 32], False),  # half, each from all others
+    ],
+)
+def test_warps_that_move_apart_are_far_from_the_first_block(first, last, expected, known):
+    shift, there = np.array(first), np.ones(len(first), bool)
+    name = of_both(shift, np.array(last), there, there)
+    assert (shift.tolist(), bool(name)) == (expected, known)
