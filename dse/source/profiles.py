@@ -264,11 +264,15 @@ def moved(
 
 
 def _limited(
-    probe: Probe, kernel: str, blocks: Sequence[Dimensions], warps: Sequence[int] | None
+    probe: Probe,
+    kernel: str,
+    blocks: Sequence[Dimensions],
+    warps: Sequence[int] | None,
+    only: frozenset[int],
 ) -> Addresses:
     """Probe other blocks, which may run for far longer, within the memory that a process may take."""
     with memory_limited(kernel):
-        return probe(blocks, warps)
+        return probe(blocks, warps, only)
 
 
 @jax.jit

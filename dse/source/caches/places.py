@@ -29,8 +29,8 @@ _SAMPLED = 8  # executions of an instruction whose places are compared
 _Sectors = tuple[np.ndarray, np.ndarray, np.ndarray]
 _Place = tuple[np.ndarray, np.ndarray]  # shift and there of a Group
 
-# Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
-Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
+# Runs some warps (None: all) of some blocks of the launch: (blocks, warps, instructions) → their addresses.
+Probe = Callable[[Sequence[Dimensions], Sequence[int] | None, frozenset[int]], Addresses]
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ def groups(
     asked = sorted({*every[: _MOST_WARPS - 1], *every[-1:]})
     warps = machine.shape[1] // WARP
     few = at[: 1 + min(max(_FEWEST_BLOCKS, len(at) * len(asked) // warps), _ENOUGH_BLOCKS)]
+    only = frozenset(stream.step for members in families for stream in members.streams)
     runs = _Runs(
-        asked, _by_instruction(probe(at, asked)), _by_instruction(Addresses.of(machine)), range(warps),
-        cache(lambda: _by_instruction(probe(few, None))),
+        asked, _by_instruction(probe(at, asked, only)), _by_instruction(Addresses.of(machine)), range(warps),
+        lambda steps: _by_instruction(probe(few, None, steps)),
     )  # fmt: skip
     known: dict[int, _Place] = {}
     result: list[tuple[list[Group], dict[int, _Sectors]]] = []
@@ -124,7 +125,7 @@ class _Runs(NamedTuple):
     many: "_ByInstruction"
     sample: "_ByInstruction"
     warps: range  # of a block
-    whole: "Callable[[], _ByInstruction]"  # of the first of the many
+    whole: "Callable[[frozenset[int]], _ByInstruction]"  # of the first of the many, some instructions
 
 
 def _names(
@@ -151,21 +152,26 @@ def _lost(
 ) -> tuple[set[int], dict[int, _Sectors]]:
     """Return the instructions of families without a place, and sectors that they touch, by array."""
     lost: set[int] = set()
-    others: dict[int, _Sectors] = {}
+    of_array: dict[int, tuple[int, int]] = {}  # an instruction, and a warp of many blocks
     insts = np.split(members.insts[:, 1], np.flatnonzero(np.diff(members.insts[:, 0])) + 1)
     for number in np.flatnonzero(place == 0).tolist():
         steps = {*insts[number].tolist()}
         warp = int(ends[number, 0 if names[number, 1] else 1])
         if not steps <= lost and warp in runs.asked:
-            step = members.streams[number].step
-            of_first, of_sample = (
-                np.concatenate([of(step).of(every).sectors() for every in runs.warps], axis=1)
-                for of in (runs.whole(), runs.sample)
-            )
-            sectors = runs.many(step).of(warp).sectors(), of_first, of_sample
-            others[int(members.array[number])] = sectors
+            of_array[int(members.array[number])] = members.streams[number].step, warp
         lost |= steps
-    return lost, others
+    if not of_array:
+        return lost, {}
+    whole = runs.whole(frozenset(step for step, _ in of_array.values()))
+
+    def sectors(step: int, warp: int) -> _Sectors:
+        of_first, of_sample = (
+            np.concatenate([of(step).of(every).sectors() for every in runs.warps], axis=1)
+            for of in (whole, runs.sample)
+        )
+        return runs.many(step).of(warp).sectors(), of_first, of_sample
+
+    return lost, {array: sectors(*chosen) for array, chosen in of_array.items()}
 
 
 def _end_warps(block: int, lanes: Lanes, issuer: int) -> tuple[int, int]:

@@ -204,7 +204,7 @@ def follow(
     seen, here = window(blocks, wave, max(len(machine.streams), 1)), sample.blocks[block]
     try:
         if machine.estimated:  # some loops were not run in full
-            exact, block = probe([here], None).machine, 0
+            exact, block = probe([here], None, frozenset().union(*uneven)).machine, 0
             sample = Sample((here,), (1.0,), 0, 0)
         else:
             exact = machine

@@ -11,7 +11,7 @@ saved.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -82,8 +82,13 @@ class Flow:
         self.successors, self.predecessors = successors, predecessors_of(successors)
         self.effects = _effects(blocks, self.predecessors, wave)
 
-    def needed_steps(self, purpose: Purpose) -> tuple[set[int], set[int]]:
-        """Return the instructions to execute, and those of them whose results nothing depends on."""
+    def needed_steps(
+        self, purpose: Purpose, only: Collection[int] | None = None
+    ) -> tuple[set[int], set[int]]:
+        """Return the instructions to execute, and those of them whose results nothing depends on.
+
+        `only` some instructions' addresses are needed for themselves; None: of all that the purpose has.
+        """
         # at the start: in active lanes, in any lane, in lanes of saved masks
         live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(self.effects)
         needed: list[list[int]] = [[]] * len(self.effects)  # as seen last, with what is live at the end
@@ -117,7 +122,8 @@ class Flow:
                     active &= ~effect.kills
                     anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
                     active |= effect.reads
-                counted = not effect.memories.isdisjoint(purpose.value)
+                own = only is None or effect.number in only
+                counted = own and not effect.memories.isdisjoint(purpose.value)
                 active = (active | effect.always | (effect.address if counted else 0)) & ~anywhere
                 if saved:
                     saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}

@@ -82,20 +82,23 @@ class ExecutedLaunch:
         if self.missing is None and self._atomics_return:  # the first address or branch that these decide on
             self.unknown = self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
 
-    def addresses_of(self, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None) -> Addresses:
-        """Run the waves of these warps of 32 threads, in other blocks; no trips of loops are estimated.
+    def addresses_of(
+        self, blocks: Sequence[Dimensions], warps: Sequence[int] | None, only: frozenset[int]
+    ) -> Addresses:
+        """Run the waves of these warps of 32 threads, in other blocks, for the addresses of `only` some
+        instructions; no trips of loops are estimated.
 
         If addresses depend on the LDS, all are run: others may have stored what these load. All blocks at
         once may wait for each other as few do not, so they run for a few times as long at most.
 
         **Raises:** DseError as `execute`.
         """
-        code = self.code if warps is None else self._whole.needed_for(Purpose.ADDRESSES)
+        code = self._whole.needed_for(Purpose.ADDRESSES, only)
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
         evaluated = [self.listing.instructions[number] for number in code.evaluated]
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}
         waves = None if "lds" in spaces else waves
-        noted = partial(record, code, only_addresses=warps is not None)
+        noted = partial(record, code, only_addresses=True)
 
         def first(firsts: Sequence[Dimensions], axis: int) -> tuple[BlockRecord, np.ndarray, Strides]:
             machine, (changes,) = followed(code, self.launch, firsts, [axis], waves, exact=True)
@@ -105,7 +108,7 @@ class ExecutedLaunch:
                 raise Apart("addresses do not move evenly")
             return of_rows, changes.more, {step: stride for step, (stride,) in strides.items()}
 
-        rows = None if warps is None else Addresses.of_rows(self.record, self.sample.blocks, blocks, first)
+        rows = Addresses.of_rows(self.record, self.sample.blocks, blocks, first)
         if rows is not None:
             return rows
         limit = max(_SHORT, _LONGER * int(times_of(self.machine).sum()))

@@ -204,25 +204,20 @@ class _Recorder:
 
     def _run(self) -> None:
         machine, record = self.machine, self.record
-        if self.only_addresses:
-            for access in machine.accesses:
-                self._count(access, 1.0, np.zeros(machine.shape[0], int), {})
-            return
         times, entering = times_of(machine), _entering(machine)
         accesses = iter(machine.accesses)
         access = next(accesses, None)
         opened = np.full(machine.shape[0], -1)
         for first, last, spans in self._spans():
             phase = self._phase_numbers(opened, spans)
-            counters = {
-                number: np.zeros((self.height + 1, machine.shape[0])) for number in set(phase.tolist())
-            }
+            counted = () if self.only_addresses else set(phase.tolist())
+            counters = {number: np.zeros((self.height + 1, machine.shape[0])) for number in counted}
             for number, rows in counters.items():
                 rows[-1] += times[first] * (phase == number)
             for place in range(first, last):
-                index, amount = machine.trace[place][0], entering[place] * times[place]
+                index = machine.trace[place][0]
                 for number, rows in counters.items():
-                    rows[2 * index : 2 * index + 2] += amount * (phase == number)
+                    rows[2 * index : 2 * index + 2] += entering[place] * times[place] * (phase == number)
                 while access is not None and access.at <= place + 1:
                     self._count(access, times[place], phase, counters)
                     access = next(accesses, None)
@@ -240,7 +235,7 @@ class _Recorder:
         held = np.zeros((machine.shape[0], machine.shape[1], 1), bool)
         reached = np.full(machine.shape[0], -1)
         first = 0
-        for place, (index, waves, _) in enumerate(machine.trace):
+        for place, (index, waves, _) in enumerate(machine.trace if barriers else ()):
             if (held & waves.mask).any():
                 yield first, place, reached
                 first, held, reached = place, np.zeros_like(held), np.full(machine.shape[0], -1)

@@ -31,7 +31,7 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
         if step.memory and counting:
             bound.memory_rows[step.index] = bound.rows
             bound.rows += len(MEMORY_COUNTS) * len(step.memory)
-        if step.memory and (counting or step.needed or step.pipe in bound.purpose.value):
+        if step.memory and (counting or step.needed or step.addressed):
             made.append((step, (box_action if step.of_box else _memory_action)(bound, step)))
         looked_at = decides(bound.purpose, step) or (not step.memory and (counting or step.needed))
         guarded = step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier")
@@ -248,7 +248,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
     """Count an access, and execute it if something depends on it."""
     row = bound.memory_rows.get(step.index, -1)
     address = step.memory[-1]
-    counting, followed = bound.purpose is Purpose.COUNTS, step.pipe in bound.purpose.value
+    counting = bound.purpose is Purpose.COUNTS
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
 
@@ -269,7 +269,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         read = machine.where_all(step.sources, guarded) if step.kind == "copy" else guarded
         if read is not None and counting:
             count(machine, step, row, base, address.offset, read)
-        elif read is not None and followed and step.pipe == "global":
+        elif read is not None and step.addressed and step.pipe == "global":
             machine.streams.append(_moved_on(machine, step, read, base, address.offset))
         if step.kind == "copy" and counting:  # it also stores to shared memory
             to = step.memory[0]

@@ -82,7 +82,7 @@ class Examination:
         if guarded is None:
             return
         registers.lanes = guarded
-        if step.memory:
+        if step.memory and (step.addressed or step.needed):
             self._address(step, guarded)
         if step.kind == "copy":
             conditions = [operand.slot for operand in step.sources if operand.kind == "predicate"]

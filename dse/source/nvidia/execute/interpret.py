@@ -39,23 +39,27 @@ def bind_program(
     purpose: Purpose = Purpose.COUNTS,
     like: BoundProgram | None = None,
     copies: bool = False,
+    only: frozenset[int] | None = None,
 ) -> BoundProgram:
     """Bind a program. With `global_stores`, loads return what the kernel itself stored in global memory, with
-    `copies` what was copied to shared memory. `like` is the program bound for another purpose.
+    `copies` what was copied to shared memory. `like` is the program bound for another purpose; addresses are
+    needed for themselves of `only` some instructions.
     """
     if purpose is not Purpose.COUNTS:
         program = _copied(program)  # since steps have `needed`
-    live = mark_needed(program, global_stores, purpose, copies)
-    bound = BoundProgram(program, live, global_stores, purpose, like, copies)
+    live = mark_needed(program, global_stores, purpose, copies, only)
+    bound = BoundProgram(program, live, global_stores, purpose, like, copies, only)
     bound.actions = [actions(bound, block) for block in program.blocks]
     return bound
 
 
-def bound_for(bound: BoundProgram, purpose: Purpose) -> BoundProgram:
-    """Return a bound program, bound for another purpose."""
-    if purpose not in bound.less:
-        bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose, bound, bound.copies)
-    return bound.less[purpose]
+def bound_for(bound: BoundProgram, purpose: Purpose, only: frozenset[int] | None = None) -> BoundProgram:
+    """Return a bound program, bound for another purpose, as `bind_program`."""
+    less = bound.less.get((purpose, only))
+    if less is None:
+        less = bind_program(bound.program, bound.global_stores, purpose, bound, bound.copies, only)
+        bound.less[purpose, only] = less
+    return less
 
 
 def _copied(program: SassProgram) -> SassProgram:
@@ -90,10 +94,12 @@ def run(
             machine = Machine(bound, launch, blocks, warps)
             Scheduler(machine, min(step_limit, launch.most_steps), loops).run()
     except Overwritten:
-        bound.whole = bind_program(bound.program, bound.global_stores, bound.purpose, copies=True)
+        bound.whole = bind_program(
+            bound.program, bound.global_stores, bound.purpose, copies=True, only=bound.only
+        )
         return run(bound, launch, blocks, step_limit, loops, warps)
     if machine.missed_stores and not bound.global_stores:
-        with_stores = bind_program(bound.program, True, bound.purpose, copies=bound.copies)
+        with_stores = bind_program(bound.program, True, bound.purpose, copies=bound.copies, only=bound.only)
         return run(with_stores, launch, blocks, step_limit, loops, warps)
     if bound.purpose is Purpose.COUNTS and warps is None:
         check_arrivals(machine)

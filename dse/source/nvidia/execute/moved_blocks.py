@@ -32,9 +32,13 @@ _HEADER = -1  # instead of the first basic block of a loop
 
 
 def addresses_of(
-    machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
+    machine: Machine,
+    blocks: Sequence[Dimensions],
+    warps: Sequence[int] | None = None,
+    only: frozenset[int] | None = None,
 ) -> Addresses:
-    """Run other blocks of an executed launch, no trips of loops being estimated: some of their warps.
+    """Run other blocks of an executed launch, no trips of loops being estimated: some of their warps, for the
+    addresses of all or `only` some instructions.
 
     If addresses depend on shared memory, or on what threads find out at a barrier, all are run: others may
     have stored what these load.
@@ -42,7 +46,7 @@ def addresses_of(
     **Raises:** DseError as `run`, and if they execute far more than the blocks before.
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
-    only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
+    only_addresses, launch = bound_for(bound, Purpose.ADDRESSES, only), machine.launch
     steps = [step for step in only_addresses.program.steps if step.needed]  # shuffles are of one warp
     loads = (step.pipe == "shared" and step.memory and step.targets for step in steps)
     if any(loads) or any(step.kind == "meeting" for step in steps):

@@ -6,7 +6,7 @@ the stack pointer alone, so that a spilled accumulator adds nothing to the slice
 predicates have one for each bit, so that a sum that was in such a register before adds nothing either.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import reduce
 from operator import or_
 
@@ -40,14 +40,18 @@ def mark_needed(
     global_stores: bool = False,
     purpose: Purpose = Purpose.COUNTS,
     copies: bool = True,
+    only: Collection[int] | None = None,
 ) -> list[int]:
     """Set `needed` of each step, and return the slots live at the start of each block, as bits.
 
     With `global_stores`, loads return what the kernel itself stored in global memory, without `copies` not
     what was copied to shared memory. `purpose` has the memories whose addresses are needed even if nothing
-    depends on the contents.
+    depends on the contents, `only` of these instructions.
     """
     packed = _Packed(program)
+    for step in program.steps:
+        own = step.pipe in purpose.value and (only is None or step.index in only)
+        step.addressed = bool(step.memory) and (step.of_box or own)
     memory = _Memory(program, global_stores, purpose, copies, packed.end)
     predecessors = predecessors_of([block.successors for block in program.blocks])
     votes = _votes(program, predecessors)
@@ -278,8 +282,7 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
     always = 0
     if step.pipe in _STEERING:
         always |= reads
-    addressed = bool(step.memory) and (step.of_box or step.pipe in memory.purpose.value)
-    if addressed:
+    if step.addressed:
         elsewhere = step.kind == "copy" and "shared" not in memory.purpose.value  # that it stores to
         always |= packed.bits(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
         if step.coordinates and memory.global_stores:
@@ -292,7 +295,7 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
         always |= packed.bits([slot])
     if step.guard >= 0:
         reads |= 1 << step.guard
-        if addressed or step.pipe in _STEERING or decides(memory.purpose, step):
+        if step.addressed or step.pipe in _STEERING or decides(memory.purpose, step):
             always |= 1 << step.guard
     if step.partial:
         kills = 0

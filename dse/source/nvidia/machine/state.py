@@ -80,9 +80,10 @@ class BoundProgram:
         purpose: Purpose = Purpose.COUNTS,
         like: "BoundProgram | None" = None,
         copies: bool = True,
+        only: frozenset[int] | None = None,
     ) -> None:
         """`like` is the same program bound for another purpose."""
-        self.program, self.purpose = program, purpose
+        self.program, self.purpose, self.only = program, purpose, only
         self.live = live  # slots live at the start of each basic block, as bits
         self.global_stores, self.copies = global_stores, copies  # to shared memory
         # the same with copies, once a load was reached that may read what they stored
@@ -105,7 +106,8 @@ class BoundProgram:
             {} if like is None else like.functions
         )
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
-        self.less: dict[Purpose, BoundProgram] = {}  # bound for other purposes, on demand
+        # bound for other purposes, and only some instructions, on demand
+        self.less: dict[tuple[Purpose, frozenset[int] | None], BoundProgram] = {}
         self.long_loops: set[int] = set()  # first blocks of loops that are examined from the start
 
 

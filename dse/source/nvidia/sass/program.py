@@ -52,6 +52,7 @@ class Step:
     product: Mma | None  # of matrices; with a descriptor, known only after execution
     jump: int = -1  # index of the target basic block; -1 if it has none
     needed: bool = False  # whether addresses or branches depend on it
+    addressed: bool = False  # whether its address is wanted even if nothing depends on the contents
     guard_known: bool = True  # whether the guard is evaluated
     guard_shows: bool = True  # whether threads where it does not hold use what the step left as it was
     alone: bool = False  # whether it changes bits of a register of which others are not used
