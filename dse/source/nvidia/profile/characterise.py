@@ -32,6 +32,7 @@ from dse.source.profile.single_warp import Timing, longest_warp
 _PARTING = ("end", "indirect branch")
 _LITTLE = 32  # instructions
 _STACK = 1  # the register that points to it
+_ACTIONS = 8  # that take as long as to enter a piece of code
 
 
 def prepare(listing: Listing) -> BoundProgram:
@@ -53,7 +54,9 @@ def run_sample(
         for block in machine.program.blocks:
             accesses = sum(bool(step.memory) and step.pipe == "global" for step in block.steps)
             lengths[:, 2 * block.index] = len(block.steps), accesses
-        return total_counts(machine), lengths, len(machine.trace), 0  # for control no addresses are recorded
+        actions = sum(len(machine.bound.actions[index]) for index, _ in machine.trace)
+        steps = max(len(machine.trace), actions // _ACTIONS)
+        return total_counts(machine), lengths, steps, 0  # for control no addresses are recorded
 
     def prove(steps: int, most: int) -> Boxes | str:
         limit = min(step_limit, max(5_000, 4 * steps))
