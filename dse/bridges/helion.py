@@ -32,7 +32,8 @@ from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
 from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.source import architecture, resources, source_of
+from dse.source.nvidia.profiled import resources
+from dse.source.nvidia.source import architecture, source_of
 from dse.source.profiles import Job, compiled
 from dse.source.readers.triton_call import of_call
 

@@ -40,9 +40,9 @@ from dse.source.launches import configurations
 from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compiler
+from dse.source.nvidia.profiled import executed as execute
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.source import CUDA, source_of
-from dse.source.nvidia.source import executed as execute
 from dse.source.toolchain import toolchain
 
 GPU = "a100-pcie-40gb"

@@ -21,9 +21,9 @@ from dse.source.machine.launch import Dimensions
 from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import read_source
+from dse.source.nvidia.profiled import executed
 from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import disassemble
-from dse.source.nvidia.source import executed
 from dse.source.profile.characterise import Characterisation
 
 CODE = """extern "C" __global__ void {name}(const int* x, int* y)

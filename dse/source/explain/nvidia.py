@@ -20,16 +20,9 @@ from dse.source.nvidia.graphs import graph_text
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
 from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profiled import completed, counted, refused, resources, run_launch
 from dse.source.nvidia.sass.disassemble import with_lines
-from dse.source.nvidia.source import (
-    architecture,
-    completed,
-    counted,
-    refused,
-    resources,
-    run_launch,
-    source_of,
-)
+from dse.source.nvidia.source import architecture, source_of
 from dse.source.profile import explain
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation

@@ -22,7 +22,7 @@ from dse.models.wfg.weights import Hardware, Latency, average_warp, effective, e
 from dse.source.explain.nvidia import Executed
 from dse.source.nvidia.graphs.flow import flow_graph
 from dse.source.nvidia.graphs.workflow import work_flow
-from dse.source.nvidia.source import resources
+from dse.source.nvidia.profiled import resources
 from dse.source.profile.average_warp import warp_counts
 from dse.source.warps import to_kernel
 

@@ -19,8 +19,8 @@ from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.graphs.dependence import dependence_graph
 from dse.source.nvidia.graphs.graph_text import Hits, of_source
 from dse.source.nvidia.profile.characterise import prepare
+from dse.source.nvidia.profiled import executed
 from dse.source.nvidia.sass.disassemble import disassemble, with_lines
-from dse.source.nvidia.source import executed
 from dse.source.profiles import KernelProfile
 from dse.types import Gpu, Prediction
 

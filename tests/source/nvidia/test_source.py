@@ -20,7 +20,7 @@ from dse.source.contract import Failure
 from dse.source.kept import pack
 from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
-from dse.source.nvidia import source as subject
+from dse.source.nvidia import profiled as subject
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source
