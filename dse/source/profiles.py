@@ -99,13 +99,16 @@ class Job:
     wanted: Mapping[str, Configuration]
 
 
+Profiler = Callable[[Job], dict[str, KernelProfile | Failure]]  # compiles and executes, by the job's keys
+
+
 @dataclass(frozen=True)
 class Toolchain:
     """The tools of one vendor that turn source into counts."""
 
     source_of: Callable[[Description], Any]  # a Source
     architecture: Callable[[Gpu, Any], int]  # that a source is compiled for
-    profiled: Callable[[Job], dict[str, KernelProfile | Failure]]  # compiles and executes, by the job's keys
+    profiler: Callable[[], Profiler]  # imports it, when there is something to profile
     rules: str = ""  # changed whenever the computation of counts changes, since they are cached
 
     def characterise_all(
@@ -147,8 +150,9 @@ class Toolchain:
             for first in range(0, len(names), size)
         ]
         sizes = [len(job.wanted) for job in jobs]
-        for made in parallel_map(self.profiled, jobs, workers, progress, sizes, _LATE):
-            results |= made
+        if jobs:
+            for made in parallel_map(self.profiler(), jobs, workers, progress, sizes, _LATE):
+                results |= made
         return [results[name] for name in keys]
 
 

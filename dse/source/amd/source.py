@@ -341,4 +341,4 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     return LaunchArguments(*shape, arguments, variables=variables, most_steps=most)
 
 
-AMD = Toolchain(source_of, architecture, _profiled, RULES)
+AMD = Toolchain(source_of, architecture, lambda: _profiled, RULES)

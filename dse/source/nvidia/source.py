@@ -4,10 +4,10 @@ from typing import Any
 
 from dse.errors import DseError
 from dse.kernels.description import Description
-from dse.source.contract import Failure, Source
+from dse.source.contract import Source
 from dse.source.launches import build_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
-from dse.source.profiles import Job, KernelProfile, Toolchain
+from dse.source.profiles import Profiler, Toolchain
 from dse.types import Gpu
 
 
@@ -41,11 +41,10 @@ def architecture(gpu: Gpu, source: Source | None = None) -> int:
     return arch
 
 
-def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
-    """Compile and execute some configurations."""
-    from dse.source.nvidia.profiled import profiled  # some 30 modules, which kept counts do not need
+def _profiler() -> Profiler:
+    from dse.source.nvidia.profiled import profiled  # some 30 modules, which counts from disk do not need
 
-    return profiled(job)
+    return profiled
 
 
-CUDA = Toolchain(source_of, architecture, _profiled)
+CUDA = Toolchain(source_of, architecture, _profiler)
