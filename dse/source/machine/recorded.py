@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 
 # The pipes that execute instructions.
 Pipe = Literal[
-    "fp32", "fp16", "fp64", "int32", "imul32", "sfu", "tensor", "uniform", "shared", "global", "local",
-    "constant", "texture", "barrier", "control", "other",
+    "fp32", "fp32x2", "fp16", "fp64", "int32", "imul32", "sfu", "tensor", "uniform", "shared", "global",
+    "local", "constant", "texture", "barrier", "control", "other",
 ]  # fmt: skip
 PIPES: tuple[Pipe, ...] = get_args(Pipe)
 # The counters of a memory instruction, in order: warps that execute it with any thread; sectors of global and

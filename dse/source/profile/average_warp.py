@@ -7,22 +7,23 @@ from jaxtyping import Float
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
+from dse.hardware.pairs import PAIRS, fp32_units
 from dse.source.caches.cache_model import SLOWEST, Traffic
 from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.profile.single_warp import SOURCES, Walk
 from dse.source.warps import row
 from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR
 
-# Pipes with several kinds of instructions; `uniform` takes issue slots, as `control` does.
-_WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
+# Classes with a pipe of this name; `uniform` takes issue slots, as `control` does.
+_WORK = ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
 # The class of awaited results, by SOURCES; loads and copies have one for each memory.
 _LATENCY_OF = {
-    "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
+    "fp32": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
     "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared",
-    **dict(zip(MMA, MMA, strict=True)),
+    **dict.fromkeys(PAIRS, "fp32"), **dict(zip(MMA, MMA, strict=True)),
 }  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def warp_counts(
     traffic = [phase.traffic * phase.passes for phase in counts.phases if phase.traffic is not None]
     moved = sum(traffic, Traffic())
     slowest = moved.slowest(max((phase.copies.sectors for phase in counts.phases), default=0.0))
-    work = [_work(phase, warps) for phase in counts.phases]
+    work = [_work(phase, warps, counts.arch) for phase in counts.phases]
     numbers = {}
     for place, phase in enumerate(counts.phases):
         of_phase = {
@@ -126,12 +127,14 @@ def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
     return [access for access in accesses if access.sectors * SECTOR > 2 * access.bytes]
 
 
-def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
+def _work(phase: PhaseCounts, warps: int, arch: int) -> dict[str, float]:
     """Return the units of work of the average warp by class."""
     traffic = phase.traffic or _without_caches(phase)
+    pairs = sum(fp32_units(pipe, arch) * _insts(phase, pipe) for pipe in PAIRS)
     return (
         dict.fromkeys(CLASSES, 0.0)
-        | {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()}
+        | {name: _insts(phase, name) / warps for name in _WORK}
+        | {"fp32": (_insts(phase, "fp32") + pairs) / warps}
         | {name: phase.tensor.get(name, 0.0) / warps for name in TENSOR}
         | {
             "shared": _total(phase, "passes", *_SHARED) / warps

@@ -13,6 +13,7 @@ import numpy as np
 from dse.core.files import replacing
 from dse.errors import DseError
 from dse.hardware.memory import served
+from dse.hardware.pairs import PAIRS, fp32_units
 from dse.simulator.case.graph_file import NamedCase
 from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Program
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction
@@ -23,7 +24,7 @@ from dse.types import ABSENT, ARITHMETIC, Gpu, Kernel
 ISSUE = 1.0  # cycles in which a warp issues one instruction
 _BANKS_BYTES = 128  # per pass through the banks of shared memory
 _PIPES = {name: name for name in (*ARITHMETIC, "shared", "barrier")} | {  # the subsystem of each pipe
-    "fp16": "fp32",
+    **dict.fromkeys(PAIRS, "fp32"),
     "global": "memory",
     "local": "memory",
     "tensor": "tensor",
@@ -81,8 +82,10 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
     average = hits.l1 * latency.l1 + hits.l2 * latency.l2 + from_dram * latency.dram
     in_bulk = instruction.kind == "memory" and pipe == "other"  # bypasses the load/store units
     latency_cycles = timing(gpu, float(average)).latency["global" if in_bulk else pipe]
-    if pipe in ARITHMETIC or pipe == "fp16":
-        throughput_cycles = float(getattr(cpi, _PIPES[pipe]))
+    if pipe in ARITHMETIC:
+        throughput_cycles = float(getattr(cpi, pipe))
+    elif pipe in PAIRS:
+        throughput_cycles = float(cpi.fp32) * fp32_units(pipe, int(gpu.compute_capability))
     elif pipe == "barrier":
         throughput_cycles, latency_cycles = float(cpi.barrier), float(latency.barrier)
     elif pipe == "shared":

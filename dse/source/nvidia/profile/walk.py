@@ -13,6 +13,7 @@ from typing import get_args
 import numpy as np
 
 from dse.hardware.coalescing import L2_PORT, SECTOR
+from dse.hardware.pairs import PAIRS, fp32_units
 from dse.source.caches.cache_model import kept_at_random
 from dse.source.machine.recorded import PIPES, counts_of_request, total_counts
 from dse.source.nvidia.machine.state import Machine
@@ -36,9 +37,11 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
     latency = {name: float(getattr(gpu.latency, name)) for name in (*names, *MMA, "shared")}
     parts = float(gpu.limits.sub_partitions)  # each has its own pipes, and a warp keeps to one
     interval = {name: parts * float(getattr(gpu.cpi, name)) for name in names}
+    capability = int(gpu.compute_capability)
+    interval |= {pipe: interval["fp32"] * fp32_units(pipe, capability) for pipe in PAIRS}
     interval |= {"shared": float(gpu.cpi.shared)} | dict.fromkeys(("global", "local"), float(gpu.lsu_cycles))
     latency |= {
-        "fp16": latency["fp32"],
+        **dict.fromkeys(PAIRS, latency["fp32"]),
         "tensor": 0.0,  # each kind has its own
         "uniform": latency["int32"],
         "constant": latency["shared"],

@@ -131,3 +131,13 @@ def test_conversions_with_doubles_keep_the_slower_pipe_busy(text, half, whole):
     """On consumer parts float64's, 2 a cycle; on those with a whole float64 pipe the one of 16 a cycle."""
     for arch, pipe in ((75, half), (86, half), (89, half), (70, whole), (80, whole), (90, whole)):
         assert program_of(text, "EXIT", arch=arch).steps[0].pipe == pipe
+
+
+def test_pairs_of_bfloat16_are_slower_than_those_of_fp16_where_these_are_twice_as_fast():
+    for text, arch, pipe in (
+        ("HFMA2.MMA.BF16_V2 R0, R1, R2, R3", 80, "fp32"),
+        ("HFMA2.MMA R0, R1, R2, R3", 80, "fp16"),
+        ("HFMA2.BF16_V2 R0, R1, R2, R3", 90, "fp16"),
+        ("FFMA2 R0, R2, R4, R6", 100, "fp32x2"),
+    ):
+        assert program_of(text, "EXIT", arch=arch).steps[0].pipe == pipe
