@@ -189,7 +189,9 @@ class Phase(_Quantities):
     waits: PerClass  # results waited for, by the pipe or memory that produces them
     async_waits: PerClass | None  # waits for asynchronous copies, hidden by the block's other work
     passes: Quantity = quantity("1")  # executions of the phase
-    insts: Quantity = quantity("1")  # issue slots: all instructions, or those of the commonest kind (AMD)
+    # issue slots: all instructions, and the cycles in which they still read registers; or those of the
+    # commonest kind (AMD)
+    insts: Quantity = quantity("1")
     memory_insts: Quantity = quantity("1")  # instructions that use the load/store units
     slots: Quantity = quantity("cycles")
     # Further cycles of a block whose warps go in step: what they wait for one another at its pipes.

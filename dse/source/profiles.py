@@ -31,7 +31,7 @@ from dse.source.machine.addresses import Addresses
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Recorded
-from dse.source.profile.average_warp import all_insts, warp_counts
+from dse.source.profile.average_warp import slots, warp_counts
 from dse.source.profile.characterise import Barriers, Characterisation, PhaseCounts
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
@@ -69,7 +69,7 @@ class KernelProfile:
         compiler: str,
         stack_bytes: int | None,
         spill_bytes: int | None,
-        issued: Callable[[PhaseCounts], float] = all_insts,
+        issued: Callable[[PhaseCounts], float] = slots,
     ) -> "KernelProfile":
         """Average counts over warps, `issued` as in `average_warp.warp_counts`."""
         return KernelProfile(

@@ -27,13 +27,18 @@ _LATENCY_OF = {
 }  # fmt: skip
 
 
+def slots(phase: PhaseCounts) -> float:
+    """Count the issue slots of one pass of an average block."""
+    return all_insts(phase) + phase.reading
+
+
 def all_insts(phase: PhaseCounts) -> float:
     """Count the warp instructions of one pass of an average block."""
     return sum(phase.insts.values())
 
 
 def warp_counts(
-    counts: Characterisation, issued: Callable[[PhaseCounts], float] = all_insts
+    counts: Characterisation, issued: Callable[[PhaseCounts], float] = slots
 ) -> Float[np.ndarray, " numbers"]:
     """Average one launch over its warps: a row as in `dse.source.warps`.
 

@@ -55,6 +55,7 @@ class PhaseCounts:
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
+    reading: float = 0.0  # issue slots in which instructions still read registers
 
 
 class Tally:
@@ -62,7 +63,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
-        self.lanes = self.fp32_ops = self.fp32_ops_unsure = 0.0
+        self.lanes = self.fp32_ops = self.fp32_ops_unsure = self.reading = 0.0
         self.accesses = {kind: np.zeros(4) for kind in ACCESSES}  # requests, sectors, passes, bytes
         self.copies = np.zeros(4)
         self.tensor: dict[str, float] = {}
@@ -97,6 +98,7 @@ class Tally:
             closed=key[1],
             passes=passes,
             insts={pipe: count / passes for pipe, count in self.insts.items() if count},
+            reading=self.reading / passes,
             active=self.lanes / (warp_size * total) if total else 0.0,
             fp32_ops=self.fp32_ops / passes,
             fp32_ops_unsure=self.fp32_ops_unsure / passes,
@@ -270,6 +272,7 @@ def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -
         for step in block.steps:
             tally.insts[step.pipe] += warps
             tally.lanes += threads
+            tally.reading += warps * step.reading
             operations = step.fp32_ops
             if operations and step.guard_known:
                 row = ready.guard_rows.get(step.index)

@@ -53,6 +53,7 @@ class CountedStep:
     product: Mma | None = None  # of matrices
     joined: bool = False  # adjacent loads, which compilers before LLVM 15 merge into one wide load
     of_box = False
+    reading = 0
     kind = ""
     guard_known = True
 

@@ -15,6 +15,7 @@ from dse.source.nvidia.sass.listing import Listing, SassInstruction
 from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
 from dse.source.nvidia.sass.operands import OF_BARRIER, PT, RZ, UP, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import UnknownProductError, needs_descriptor, product, product_words
+from dse.source.nvidia.sass.register_banks import mark_reading
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
@@ -57,6 +58,7 @@ class Step:
     guard_shows: bool = True  # whether threads where it does not hold use what the step left as it was
     alone: bool = False  # whether it changes bits of a register of which others are not used
     of_products: bool = False  # whether it waits at an mbarrier for a block's products of matrices
+    reading: int = 0  # further cycles in which it reads registers, and no other is issued
 
     def copied(self) -> "Step":
         """Return a copy, so that `needed` may differ; several times faster than `copy`."""
@@ -152,6 +154,7 @@ def program(listing: Listing) -> SassProgram:
     """
     steps = [_read(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
     _mark_waits(steps)
+    mark_reading(steps)
     opcodes, addresses = {step.opcode for step in steps}, [step.address for step in steps]
     index_at = {address: index for index, address in enumerate(addresses)}
     jumps = {step.index: _jump(listing, step) for step in steps if step.branches}
