@@ -25,6 +25,7 @@ from dse.source.amd.execute.slots import (
     CONSTANTS,
     EXEC,
     M0,
+    NULL,
     SCC,
     VCC,
     ConstantOperand,
@@ -171,7 +172,13 @@ def _effects(
                 else:
                     killed = words if accessed.bytes >= 4 else 0
                     effect = effect._replace(wanted_by=words | _SPACES["scratch"], kills=killed)
-            effects[-1].append(effect._replace(copies=copies) if copies else effect)
+            if step.second is None:
+                effects[-1].append(effect._replace(copies=copies) if copies else effect)
+            else:  # of vector registers: each is needed for its own result, and reads before both write
+                first, second = (
+                    _of_one(half, wave)._replace(number=step.index) for half in (step, step.second)
+                )
+                effects[-1] += [first._replace(kills=first.kills & ~second.reads), second]
             copies = 0 if effect.wanted_by & _EXEC else copies & ~effect.wanted_by
             if step.opcode.startswith("s_mov_b") and effect.within == _EXEC:
                 copies |= effect.saves
@@ -264,7 +271,7 @@ def _of_one(step: Instruction, wave: int) -> Effect:
         read = [*read, EXEC, EXEC + 1, SCC]
     if special in _BOTH_WRITTEN:
         written = read = [*written, *read]
-    writes, reads = bits_of(written), bits_of(read)
+    writes, reads = bits_of(written) & ~(1 << NULL), bits_of(read)  # which reads as 0 whatever is written
     crossing = between_lanes(step) or _FROM_OTHER_LANES.match(step.opcode) is not None
     of_mask = bool(writes & _EXEC)
     within = _EXEC if special == "saveexec" else _lanes_within(step)

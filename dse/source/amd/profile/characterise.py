@@ -46,16 +46,15 @@ class ExecutedLaunch:
         self.turns: Turns = turns(listing)
         self._how = self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32), joins
         self._feeds = feeds_of(self._whole, launch)
-        if not self._run():  # other blocks read what others store
-            self._feeds = None
-            self._run()
+        while not self._run():  # loads read more than in the first block
+            pass
         # What the first decision depends on, unless that is unstated arguments.
         self.unknown: tuple[UnknownDecision, ...] = ()
         if self.missing is None and self._atomics_return:  # the first address or branch that these decide on
             self.unknown = self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
 
     def _run(self) -> bool:
-        """Run blocks that represent the launch; return whether they read the LDS as is known."""
+        """Run blocks that represent the launch; return whether it was known what they read from the LDS."""
         launch = self.launch
         self.code = self._whole.needed_for(Purpose.COUNTS, self._feeds)
         for_control = self._whole.needed_for(Purpose.CONTROL, self._feeds)
@@ -92,8 +91,9 @@ class ExecutedLaunch:
         self.machine, self.missing, self.record = ran
         if self._feeds is None:
             return True
-        read = written_by(self._whole, self.machine)
-        return all(stores <= self._feeds.get(load, stores) for load, stores in read.items())
+        read, before = written_by(self._whole, self.machine), self._feeds
+        self._feeds = {**before, **{load: read[load] | before.get(load, frozenset()) for load in read}}
+        return all(self._feeds[load] == before.get(load) for load in read.keys() & self.code.evaluated)
 
     def addresses_of(self, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None) -> Addresses:
         """Run the waves of these warps of 32 threads, in other blocks; no trips of loops are estimated.
