@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import opcode
-from dse.source.amd.execute.operands import between_lanes, by_kind
+from dse.source.amd.execute.operands import LOW_FROM_LOW, between_lanes, by_kind
 from dse.source.amd.execute.slots import (
     CONSTANTS,
     EXEC,
@@ -172,13 +172,8 @@ def _effects(
                 else:
                     killed = words if accessed.bytes >= 4 else 0
                     effect = effect._replace(wanted_by=words | _SPACES["scratch"], kills=killed)
-            if step.second is None:
-                effects[-1].append(effect._replace(copies=copies) if copies else effect)
-            else:  # of vector registers: each is needed for its own result, and reads before both write
-                first, second = (
-                    _of_one(half, wave)._replace(number=step.index) for half in (step, step.second)
-                )
-                effects[-1] += [first._replace(kills=first.kills & ~second.reads), second]
+            for part in _parts(step, effect, wave):
+                effects[-1].append(part._replace(copies=copies) if copies else part)
             copies = 0 if effect.wanted_by & _EXEC else copies & ~effect.wanted_by
             if step.opcode.startswith("s_mov_b") and effect.within == _EXEC:
                 copies |= effect.saves
@@ -190,6 +185,32 @@ def _effects(
                 if isinstance(source, ConstantOperand):
                     numbers[slots_of(step.operands[:1])[0]] = source.bits
     return _by_lane(blocks, effects)
+
+
+def _parts(step: Instruction, effect: Effect, wave: int) -> Sequence[Effect]:
+    """Return what each part of an instruction does, which is needed for its own result.
+
+    Both read before they write.
+    """
+    if step.second is not None:
+        first, second = (_of_one(half, wave)._replace(number=step.index) for half in (step, step.second))
+    elif step.opcode in LOW_FROM_LOW and (row := opcode(step.opcode)) is not None:
+        (_, target), *_ = (operands := by_kind(step.operands, row))[0]
+        sources = [(kind, source.place) for kind, source in operands[1]]
+        low = bits_of(list(_slots(target.place, "u", wave))[:1])
+        second = effect._replace(
+            wanted_by=low,
+            kills=low,
+            reads=bits_of(
+                slot
+                for kind, place in sources
+                for slot in list(_slots(place, kind, wave))[: 1 if kind in "UI" else None]
+            ),
+        )
+        first = effect._replace(wanted_by=effect.wanted_by & ~low, kills=effect.kills & ~low)
+    else:
+        return (effect,)
+    return first._replace(kills=first.kills & ~second.reads), second
 
 
 def _by_lane(
