@@ -113,7 +113,7 @@ def test_scalars_that_are_spilled_to_lanes_of_a_register_are_told_apart(written)
 
 
 def test_loads_ask_for_what_is_stored_where_they_read(written):
-    """Of the two stores one decides: the later one at the same place, the first one where the other is beside."""
+    """One of two stores decides: the later one at the same place, the first where the other is beside."""
     code = ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "v_and_b32 v0, 0x3ff, v0", "v_lshlrev_b32 v1, 2, v0"]
     code += ["v_mul_lo_u32 v2, v0, v0", "ds_write_b32 v1, v2", "v_add_u32 v3, 1, v0"]
     code += ["ds_write_b32 v1, v3{}", "ds_read_b32 v4, v1", "v_cmp_lt_u32 vcc, 7, v4"]
