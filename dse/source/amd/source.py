@@ -194,7 +194,8 @@ def check_stated(
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
     steps = ran.record.program.steps
-    loads = [(steps[access.index], access.base) for access in ran.machine.accesses]
+    evaluated = ran.code.evaluated
+    loads = [(steps[it.index], it.base) for it in ran.machine.accesses if it.index in evaluated]
     loads = sorted((not step.atomic, int(base.flat[0])) for step, base in loads if step.writes and base.size)
     loaded = dict.fromkeys((address >> REGION_BITS) - 1 for _, address in loads)  # first by atomics
     leads, guards = (ran.missing.what == what for what in ("address", "guard"))

@@ -297,9 +297,10 @@ class _Executions:
             for (of_rows, of_lanes, boxed), numbers in alike.items():
                 own = [self.streams[execution] for execution in of_kind[numbers].tolist()]
                 lanes = self.lanes[boxed] if of_lanes > 1 else slice(None)
-                bases = np.stack([stream.base[:, lanes] for stream in own])
+                picked = rows if 1 < of_rows != len(rows) else slice(None)
+                bases = np.stack([stream.base[:, lanes][picked] for stream in own])
                 offsets = np.array([stream.offset for stream in own])[:, None, None]
-                base[np.array(numbers)[:, None], rows] = (bases[:, rows] if of_rows > 1 else bases) + offsets
+                base[np.array(numbers)[:, None], rows] = bases + offsets
         return base, mask
 
 

@@ -22,7 +22,6 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.caches.places import Group, Probe, Window, groups, window
 from dse.source.caches.sectors import FAR, SPREAD, Families, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
-from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.memory import changes
 
 _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
@@ -51,11 +50,12 @@ class Reuse:
         blocks: int | None = None,
         phases: np.ndarray | None = None,
         ends: np.ndarray | None = None,
-        beyond: Mapping[int, float] = MappingProxyType({}),
+        beyond: Mapping[int, float] | None = MappingProxyType({}),
     ) -> None:
         """`blocks` are those of the grid, `ends` the moves to its ends; `phases` renumber phases.
 
-        Others touch some arrays `beyond` the places of the followed block, so many times as much.
+        Others touch some arrays `beyond` the places of the followed block, so many times as much; if None,
+        other arrays too.
         """
         self.window, self.blocks = loads, blocks or loads.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
@@ -127,7 +127,9 @@ class Reuse:
         near = sector < FAR
         np.minimum.at(lowest, self.array[near], sector[near])
         np.maximum.at(highest, self.array[near], sector[near])
-        more = np.array([beyond.get(number, 1.0) for number in arrays.tolist()])
+        more = np.maximum(wanted / np.maximum(there, 1e-300), 1.0)
+        if beyond is not None:
+            more = np.array([beyond.get(number, 1.0) for number in arrays.tolist()])
         self.most = (highest - lowest + 1.0) * more
 
     def grown(self, blocks: float) -> float:
@@ -243,24 +245,27 @@ def follow(
 
 def _beyond(
     machine: Any, member: SectorAccesses, relative: Mapping[int, float], ends: np.ndarray
-) -> Mapping[int, float]:
+) -> Mapping[int, float] | None:
     """Return how much more blocks touch of arrays which others touch beyond the followed one's places.
 
-    Of all arrays, if others touch some that it does not: these count as more of the others.
+    None if others touch arrays that it does not: these count as more of its own.
     """
-    more = {array: times for array, times in relative.items() if times > 1.0}
-    arrays, beyond = {*member.families.array.tolist()}, dict[int, float]()
-    spans = {array: member.spanned(array, ends) for array in arrays & more.keys()}
-    steps = machine.program.steps
+    from dse.source.caches.first_touches import by_array  # imports Numba
+
+    steps, arrays, beyond = machine.program.steps, {*member.families.array.tolist()}, dict[int, float]()
     stores = {steps[stream.step].stores for stream in member.families.streams}
-    for stream in machine.streams if spans else ():
-        addresses = np.broadcast_to(stream.base, stream.lanes.shape)[stream.lanes.everywhere]
-        if addresses.size and steps[stream.step].stores in stores:
-            if (array := int(addresses[0]) >> REGION_BITS) not in arrays:
-                return more
-            (low, high), (shortest, longest) = spans.get(array, (0, np.inf)), stream.reach
-            if addresses.min() + shortest < low or addresses.max() + longest >= high:
-                beyond[array] = more[array]
+    streams = [
+        stream for stream in machine.streams if steps[stream.step].stores in stores and stream.lanes.total
+    ]
+    for array, of_array in by_array(streams).items():
+        if array not in arrays:
+            return None
+        if (more := relative.get(array, 1.0)) > 1.0:
+            low, high = member.spanned(array, ends)
+            for stream in of_array:
+                addresses, (shortest, longest) = stream.lanes.of(stream.base), stream.reach
+                if addresses.min() + shortest < low or addresses.max() + longest >= high:
+                    beyond[array] = more
     return beyond
 
 

@@ -140,17 +140,20 @@ _OF_STORES = 64  # DRAM takes 8 to 16 times as long for a sector as all L1s, and
 
 
 def cost_of_accesses(machine: Recorded) -> np.ndarray:
-    """Sum the sectors, the passes, and the sectors with stores weighed, of each block: [3, blocks].
+    """Sum the passes of each block, and its sectors in several ways: [ways, blocks].
 
-    Stores reach DRAM where loads mostly hit a cache, but very few of them are not worth more blocks.
+    Once all alike; once with stores weighed, which reach DRAM where loads mostly hit a cache, but very few of
+    them are not worth more blocks; and once for each instruction, with its own ones twice, since blocks that
+    read as much may read it from other arrays.
     """
     steps, rows = machine.program.steps, machine.bound.memory_rows
     at = np.array([*rows.values()], int)
-    stores = [row for step, row in rows.items() if steps[step].stores and steps[step].pipe == "global"]
-    sectors, passes = MEMORY_COUNTS.index("sectors"), MEMORY_COUNTS.index("passes")
-    ways = at + sectors, at + passes, np.array(stores, int) + sectors
-    of_phase = once_each(lambda counts: np.stack([counts[way].sum(axis=0) for way in ways]))
+    moves = np.array([steps[step].pipe == "global" for step in rows], bool)
+    stores = moves & np.array([steps[step].stores for step in rows], bool)
+    ways = np.stack([np.ones(len(at)), 1.0 + _OF_STORES * stores, *1.0 + np.eye(len(at))[moves]])
+    of_phase = once_each(
+        lambda counts: np.stack([counts[at + MEMORY_COUNTS.index(name)] for name in ("sectors", "passes")])
+    )
     sums = sum(of_phase(counts) for counts in machine.phase_counts if counts is not None)
-    costs = np.asarray(sums).reshape(len(ways), machine.shape[0])
-    costs[2] = costs[0] + _OF_STORES * costs[2]
-    return costs
+    sectors, passes = np.asarray(sums).reshape(2, len(at), machine.shape[0])
+    return np.vstack([passes.sum(axis=0), ways @ sectors])

@@ -396,6 +396,20 @@ COUNTED = {  # GPU, block, grid, what is stated, total; text
             if (atomicCAS(a + 1 + i, 7ull << 32, 0) == 7ull << 32) y[i + 3072] = 1;
         }""",
     ),
+    "words of 64 bits change as a whole on AMD, too": (
+        MI250X, 256, 4, ["a=1025:uint64_t:(index > 0) * 2**(32 + index % 2)", "b=1024:int64_t:index - 100"],
+        ("global store", "bytes", (64 + 512 + 923 + 512) / 4),
+        """__global__ void f(char* y, unsigned long long* a, long long* b) {
+            const int i = blockIdx.x * 256 + threadIdx.x;
+            __shared__ unsigned long long mine[256];
+            mine[threadIdx.x] = 0;
+            if (atomicAdd(a, 1ull << 33) >> 33 < 64) y[i] = 1;
+            if (atomicOr(a + 1 + i, 0) >> 32 == 2) y[i + 1024] = 1;
+            if (atomicMin(b + i, -5ll) > 0) y[i + 2048] = 1;
+            atomicXor(&mine[threadIdx.x], 1ull << 32 + i % 2);
+            if (mine[threadIdx.x] >> 32 == 2) y[i + 3072] = 1;
+        }""",
+    ),
     "threads go on that wait for other blocks": (
         A100, 64, 256, ["lock=256:int:0", "flag=256:int:0", "total=1:int:0"],
         ("global store", "bytes", 64 * 4),

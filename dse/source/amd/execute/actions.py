@@ -12,7 +12,15 @@ from dse.source.amd.execute import access, lanes, masks, semantics
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
-from dse.source.amd.execute.operands import OperandReaders, Reader, between_lanes, by_kind, listed, word_of
+from dse.source.amd.execute.operands import (
+    LOW_FROM_LOW,
+    OperandReaders,
+    Reader,
+    between_lanes,
+    by_kind,
+    listed,
+    word_of,
+)
 from dse.source.amd.execute.results import (
     Action,
     finisher,
@@ -26,12 +34,6 @@ from dse.source.amd.execute.results import (
 from dse.source.amd.execute.slots import SCC, AmdOperand, V, beyond, operand
 from dse.source.amd.text import Instruction
 
-# The low words of their results depend only on the low words of their operands; the compiler may leave
-# the high words undefined.
-_LOW_FROM_LOW = (
-    "v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshlrev_b64",
-    "v_lshl_add_u64", "v_add_u64", "v_sub_u64", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64",
-)  # fmt: skip
 _REFUSED = {  # patterns of opcodes
     "s_(swappc|setpc|call)": " (of a call that is not inlined, as of a function that calls itself)",
     r"\w+\.": " (of PTX, which asm in the source has)",
@@ -138,7 +140,7 @@ class Binder(OperandReaders):
             if len(writers) == 1
             else results_of(function, readers, writers)
         )
-        if step.opcode in _LOW_FROM_LOW:
+        if step.opcode in LOW_FROM_LOW:
             lows = [
                 self.reader(source, "u", step) if kind in "UI" else read
                 for (kind, source), read in zip(sources, readers, strict=True)

@@ -24,18 +24,19 @@ _CHANGES: dict[str, Any] = {
 def changed(
     accessed: MemoryAccess,
     address: np.ndarray,
-    old: np.ndarray,
-    values: np.ndarray,
+    old: Sequence[np.ndarray],
+    values: Sequence[np.ndarray],
     block: np.ndarray,
     stands_for: float = 1.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (the word that each lane reads, what it holds after all), in the order of lanes."""
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return (the words that each lane reads, what they hold after all), in the order of lanes."""
     name, kind = accessed.operation.split()
-    view = np.float32 if kind == "f" else np.int32 if accessed.signed else U32
+    number, value = _joined(old), _joined(values)
+    view = f"{'f' if kind == 'f' else 'i' if accessed.signed else 'u'}{number.itemsize}"
     function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
     used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
-    read, new = atomic(function, address, old.view(view), values.view(view), used, block, stands_for)
-    return read.view(U32), new.view(U32)
+    read, new = atomic(function, address, number.view(view), value.view(view), used, block, stands_for)
+    return _parts(read, len(old)), _parts(new, len(old))
 
 
 def compared_and_swapped(

@@ -1,6 +1,6 @@
 """A listing cut into stretches: instructions that the same lanes execute from first to last."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -63,10 +63,16 @@ class Code:
         successors = [[after for after in s.successors if after < behind] for s in stretches]
         return Flow([s.steps for s in stretches], successors, self.listing.wave_size)
 
-    def needed_for(self, purpose: Purpose, only: Collection[int] | None = None) -> "Code":
+    def needed_for(
+        self,
+        purpose: Purpose,
+        *,
+        only: Collection[int] | None = None,
+        feeds: Mapping[int, Iterable[int]] | None = None,
+    ) -> "Code":
         """Return the same code, of which what a purpose needs is executed, as `Flow.needed_steps`."""
         binder = copy(self.binder)  # they share what was bound
-        binder.needed, binder.unread = self._flow.needed_steps(purpose, only)
+        binder.needed, binder.unread = self._flow.needed_steps(purpose, only=only, feeds=feeds)
         return Code(self.listing, [replace(stretch, binder=binder) for stretch in self.stretches], binder)
 
 

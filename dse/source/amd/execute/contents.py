@@ -298,16 +298,14 @@ class MemoryMachine(WaveMachine):
             read, new, stores = compared_and_swapped(active, address, old, values)
             self.memory.store(address[stores], accessed.bytes, new)
             return [_placed(word, active) for word in read]
-        name, kind = accessed.operation.split()
-        wide = accessed.bytes == 8 and name == "add" and kind != "f"  # of these the low words are followed
-        if words is None or not known or not (wide or accessed.bytes == 4):
+        if words is None or not known:
             self.poisoned.update(stated)
             return zeros
-        [old] = self.memory.load(address, 4)[0]
+        old = self.memory.load(address, accessed.bytes)[0]
         block, stands_for = np.nonzero(active)[0], self.launch.blocks / self.shape[0]
-        read, new = changed(accessed, address, old, values[0], block, stands_for)
-        self.memory.store(address, 4, [new])
-        return [_placed(read, active), *[np.zeros((1, 1, 1), U32)] * wide]
+        read, new = changed(accessed, address, old, values, block, stands_for)
+        self.memory.store(address, accessed.bytes, new)
+        return [_placed(word, active) for word in read]
 
     # LDS
 
@@ -349,7 +347,7 @@ class MemoryMachine(WaveMachine):
         """Change words lane by lane; return their old values."""
         active, row, address = self._lds_places(base, offset)
         values = [np.broadcast_to(word, active.shape)[active] for words in operands for word in words or ()]
-        one = accessed.bytes == 4 and len(operands) == 1
+        one = len(operands) == 1
         if None in operands or not (one or accessed.operation.startswith("cmpst")):
             self.store_lds(base, offset, accessed, None)
             return None
@@ -362,10 +360,11 @@ class MemoryMachine(WaveMachine):
             read, new, stores = compared_and_swapped(active, place, old, values)
             self.lds.store(row[stores], address[stores], accessed.bytes, new)
             return [_placed(word, active) for word in read]
-        [old] = self.lds.load(row, address, 4)
-        read, new = changed(accessed, address + (row << 32), old, values[0], row)
-        self.lds.store(row, address, 4, [new])
-        return [_placed(read, active)]
+        read, new = changed(
+            accessed, address + (row << 32), self.lds.load(row, address, accessed.bytes), values, row
+        )
+        self.lds.store(row, address, accessed.bytes, new)
+        return [_placed(word, active) for word in read]
 
     # Scratch
 

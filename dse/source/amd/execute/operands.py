@@ -34,6 +34,13 @@ KindOfOperand = tuple[str, AmdOperand]  # the kind as in `opcodes`
 _VIEWS = {"i": np.int32, "f": np.float32, "I": np.int64, "D": np.float64}
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 
+# The low words of their results depend only on the low words of their operands; the compiler may leave
+# the high words undefined.
+LOW_FROM_LOW = (
+    "v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshlrev_b64",
+    "v_lshl_add_u64", "v_add_u64", "v_sub_u64", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64",
+)  # fmt: skip
+
 
 @lru_cache(maxsize=10_000)  # asked for in each execution that is followed
 def by_kind(texts: tuple[str, ...], row: OpcodeRow) -> tuple[list[KindOfOperand], list[KindOfOperand]]:

@@ -20,11 +20,12 @@ from typing import NamedTuple
 from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import opcode
-from dse.source.amd.execute.operands import between_lanes, by_kind
+from dse.source.amd.execute.operands import LOW_FROM_LOW, between_lanes, by_kind
 from dse.source.amd.execute.slots import (
     CONSTANTS,
     EXEC,
     M0,
+    NULL,
     SCC,
     VCC,
     ConstantOperand,
@@ -43,6 +44,7 @@ _WORDS = CONSTANTS + len(_SPACES)  # from here on those of scratch
 _MOST_WORDS = 2**14
 _ALL_WORDS = (1 << _MOST_WORDS) - 1 << _WORDS
 _LANES = _WORDS + _MOST_WORDS  # from here on those of registers that keep a scalar in each lane
+_STORES = _LANES + 64 * (CONSTANTS - V)  # from here on what each store to the LDS has written
 _SCALARS = (1 << V) - 1 | -1 << _LANES
 _EXEC = 0b11 << EXEC
 _CONDITIONS = {"scc": 1 << SCC, "vcc": 0b11 << VCC, "exe": _EXEC}  # of branches
@@ -50,6 +52,7 @@ _BOTH_WRITTEN = ("swap", "row_swap")
 _UNKNOWN = ("matrix", "unknown", "getreg")  # their results are
 _FROM_OTHER_LANES = re.compile(r"v_(read(first)?lane|permlane)|ds_(b?permute|swizzle)")
 _AND_WITH_MASK = re.compile(r"s_(and|andn1|and_not0)_saveexec|s_(andn1|and_not0)_wrexec")
+_OTHERS = re.compile(r"s_(andn2|and_not1)_saveexec")  # lanes of a mask that are not active
 _AND = re.compile(r"s_and(n2|_not1)?_b\d\d$")
 _COMBINES = re.compile(r"s_(mov|or|xor)_b")
 
@@ -81,27 +84,41 @@ class Flow:
     ) -> None:
         self.successors, self.predecessors = successors, predecessors_of(successors)
         self.effects = _effects(blocks, self.predecessors, wave)
+        # Pieces that end with a jump where no lane is active: to the first of those that may follow.
+        self.jump_without_lanes = {
+            index for index, block in enumerate(blocks) if block[-1].opcode == "s_cbranch_execz"
+        }
 
     def needed_steps(
-        self, purpose: Purpose, only: Collection[int] | None = None
+        self,
+        purpose: Purpose,
+        *,
+        only: Collection[int] | None = None,
+        feeds: Mapping[int, Iterable[int]] | None = None,
     ) -> tuple[set[int], set[int]]:
         """Return the instructions to execute, and those of them whose results nothing depends on.
 
         `only` some instructions' addresses are needed for themselves; None: of all that the purpose has.
+        `feeds` are the stores that loads from the LDS read; without it any store.
         """
+        effects = self.effects
+        if feeds is not None:
+            effects = [[_fed(effect, feeds.get(effect.number, ())) for effect in block] for block in effects]
         # at the start: in active lanes, in any lane, in lanes of saved masks
-        live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(self.effects)
-        needed: list[list[int]] = [[]] * len(self.effects)  # as seen last, with what is live at the end
+        live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(effects)
+        needed: list[list[int]] = [[]] * len(effects)  # as seen last, with what is live at the end
         wanted = needed[:]
 
         def before(index: int) -> tuple[int, int, dict[int, int]]:
             needed[index], wanted[index] = [], []
             active, anywhere, saved = 0, 0, dict[int, int]()
-            for successor in self.successors[index]:
-                active, anywhere = active | live[successor][0], anywhere | live[successor][1]
+            for place, successor in enumerate(self.successors[index]):
+                none = place == 0 and index in self.jump_without_lanes
+                active |= live[successor][0] & (_SCALARS if none else -1)
+                anywhere |= live[successor][1]
                 for mask, bits in live[successor][2].items():
                     saved[mask] = saved.get(mask, 0) | bits
-            for effect in reversed(self.effects[index]):
+            for effect in reversed(effects[index]):
                 asked = reduce(or_, saved.values(), active | anywhere) & effect.wanted_by
                 if effect.restores:
                     saved[effect.restores] = saved.get(effect.restores, 0) | (active & ~_SCALARS)
@@ -161,7 +178,8 @@ def _effects(
                 else:
                     killed = words if accessed.bytes >= 4 else 0
                     effect = effect._replace(wanted_by=words | _SPACES["scratch"], kills=killed)
-            effects[-1].append(effect._replace(copies=copies) if copies else effect)
+            for part in _parts(step, effect, wave):
+                effects[-1].append(part._replace(copies=copies) if copies else part)
             copies = 0 if effect.wanted_by & _EXEC else copies & ~effect.wanted_by
             if step.opcode.startswith("s_mov_b") and effect.within == _EXEC:
                 copies |= effect.saves
@@ -173,6 +191,32 @@ def _effects(
                 if isinstance(source, ConstantOperand):
                     numbers[slots_of(step.operands[:1])[0]] = source.bits
     return _by_lane(blocks, effects)
+
+
+def _parts(step: Instruction, effect: Effect, wave: int) -> Sequence[Effect]:
+    """Return what each part of an instruction does, which is needed for its own result.
+
+    Both read before they write.
+    """
+    if step.second is not None:
+        first, second = (_of_one(half, wave)._replace(number=step.index) for half in (step, step.second))
+    elif step.opcode in LOW_FROM_LOW and (row := opcode(step.opcode)) is not None:
+        (_, target), *_ = (operands := by_kind(step.operands, row))[0]
+        sources = [(kind, source.place) for kind, source in operands[1]]
+        low = bits_of(list(_slots(target.place, "u", wave))[:1])
+        second = effect._replace(
+            wanted_by=low,
+            kills=low,
+            reads=bits_of(
+                slot
+                for kind, place in sources
+                for slot in list(_slots(place, kind, wave))[: 1 if kind in "UI" else None]
+            ),
+        )
+        first = effect._replace(wanted_by=effect.wanted_by & ~low, kills=effect.kills & ~low)
+    else:
+        return (effect,)
+    return first._replace(kills=first.kills & ~second.reads), second
 
 
 def _by_lane(
@@ -194,6 +238,19 @@ def _by_lane(
         return effect._replace(reads_any=effect.reads_any & ~whole | part)
 
     return [[narrowed(effect) for effect in block] for block in effects]
+
+
+def _fed(effect: Effect, stores: Iterable[int]) -> Effect:
+    """Tell apart what stores to the LDS write, of which a load reads that of these."""
+    lds = _SPACES["lds"]
+    if effect.wanted_by & lds:
+        effect = effect._replace(wanted_by=effect.wanted_by | 1 << _STORES + effect.number)
+    if effect.reads & lds:
+        effect = effect._replace(
+            wanted_by=effect.wanted_by & ~lds,
+            reads=effect.reads & ~lds | bits_of(_STORES + number for number in stores),
+        )
+    return effect
 
 
 def _lane(step: Instruction) -> tuple[int, int] | None:
@@ -241,7 +298,7 @@ def _of_one(step: Instruction, wave: int) -> Effect:
         read = [*read, EXEC, EXEC + 1, SCC]
     if special in _BOTH_WRITTEN:
         written = read = [*written, *read]
-    writes, reads = bits_of(written), bits_of(read)
+    writes, reads = bits_of(written) & ~(1 << NULL), bits_of(read)  # which reads as 0 whatever is written
     crossing = between_lanes(step) or _FROM_OTHER_LANES.match(step.opcode) is not None
     of_mask = bool(writes & _EXEC)
     within = _EXEC if special == "saveexec" else _lanes_within(step)
@@ -276,7 +333,8 @@ def _lanes_within(step: Instruction) -> int:
 def _restored(step: Instruction) -> int:
     """Return the scalar registers, as bits, whose mask of lanes an instruction makes active."""
     masks = [text for text in step.operands[1:] if not text.startswith("exec")]
-    if not step.opcode.startswith(("s_or_b", "s_mov_b")) or len(masks) != 1:
+    others = _OTHERS.match(step.opcode) and step.operands[0] != step.operands[1]
+    if not (others or step.opcode.startswith(("s_or_b", "s_mov_b"))) or len(masks) != 1:
         return 0
     return bits_of(slots_of(masks)) & _SCALARS & ~_EXEC
 

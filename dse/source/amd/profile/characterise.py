@@ -10,6 +10,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.feeds import feeds_of, written_by
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.state import NeedsData
@@ -42,10 +43,21 @@ class ExecutedLaunch:
     def __init__(self, listing: Listing, launch: LaunchArguments, gpu: Gpu, joins: bool = False) -> None:
         self.listing, self.launch, self.gpu = listing, launch, gpu
         self._whole = code_of(listing)
-        self.code = self._whole.needed_for(Purpose.COUNTS)
-        for_control = self._whole.needed_for(Purpose.CONTROL)
         self.turns: Turns = turns(listing)
         self._how = self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32), joins
+        self._feeds = feeds_of(self._whole, launch)
+        while not self._run():  # loads read more than in the first block
+            pass
+        # What the first decision depends on, unless that is unstated arguments.
+        self.unknown: tuple[UnknownDecision, ...] = ()
+        if self.missing is None and self._atomics_return:  # the first address or branch that these decide on
+            self.unknown = self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
+
+    def _run(self) -> bool:
+        """Run blocks that represent the launch; return whether it was known what they read from the LDS."""
+        launch = self.launch
+        self.code = self._whole.needed_for(Purpose.COUNTS, feeds=self._feeds)
+        for_control = self._whole.needed_for(Purpose.CONTROL, feeds=self._feeds)
         lengths = np.zeros((2, 2 * len(self.code.stretches)))
         for number, stretch in enumerate(self.code.stretches):
             accesses = [access for step in stretch.steps if (access := memory_access(step.opcode))]
@@ -77,10 +89,11 @@ class ExecutedLaunch:
             launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), prove
         )
         self.machine, self.missing, self.record = ran
-        # What the first decision depends on, unless that is unstated arguments.
-        self.unknown: tuple[UnknownDecision, ...] = ()
-        if self.missing is None and self._atomics_return:  # the first address or branch that these decide on
-            self.unknown = self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
+        if self._feeds is None:
+            return True
+        read, before = written_by(self._whole, self.machine), self._feeds
+        self._feeds = {**before, **{load: read[load] | before.get(load, frozenset()) for load in read}}
+        return all(self._feeds[load] == before.get(load) for load in read.keys() & self.code.evaluated)
 
     def addresses_of(
         self, blocks: Sequence[Dimensions], warps: Sequence[int] | None, only: frozenset[int]
@@ -93,7 +106,7 @@ class ExecutedLaunch:
 
         **Raises:** DseError as `execute`.
         """
-        code = self._whole.needed_for(Purpose.ADDRESSES, only)
+        code = self._whole.needed_for(Purpose.ADDRESSES, only=only, feeds=self._feeds)
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
         evaluated = [self.listing.instructions[number] for number in code.evaluated]
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dse.source.amd.execute.code import code_of
+from dse.source.amd.execute.feeds import feeds_of, written_by
 from dse.source.amd.execute.interpret import execute
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.liveness import Purpose
@@ -26,7 +27,8 @@ ds_write_b32 v9, W|ds_read_b32 V, v10|ds_add_rtn_u32 V, v9, W|s_load_dword S, s[
 global_load_ushort V, v11, s[4:5]|global_load_short_d16_hi V, v11, s[4:5]|global_store_dword v11, W, s[4:5]
 buffer_store_dword W, off, s[36:39], 0 offset:8|buffer_load_dword V, off, s[36:39], 0 offset:8
 s_andn2_b64 exec, exec, M|s_andn2_b64 exec, M, exec|s_and_b64 exec, exec, vcc|v_cmpx_ne_u32_e64 exec, W, X
-s_and_saveexec_b64 M, vcc|s_or_saveexec_b64 M, N|s_xor_b64 exec, exec, M|s_mov_b64 exec, -1
+s_and_saveexec_b64 M, vcc|s_or_saveexec_b64 M, N|s_andn2_saveexec_b64 M, N
+s_xor_b64 exec, exec, M|s_mov_b64 exec, -1
 s_mov_b64 M, exec|s_and_b64 M, exec, N|s_andn2_b64 M, N, exec|s_xor_b64 M, exec, M|s_mov_b64 exec, M
 scratch_store_dword off, W, off offset:8|scratch_store_dwordx2 off, v[2:3], s26 offset:4
 scratch_load_dword V, off, off offset:8|scratch_load_dword V, off, s26|scratch_load_ushort V, v12, off
@@ -80,15 +82,18 @@ def test_purposes(written, first):
     for seed in range(first, first + 50):
         listing = written(program(seed), lds=1024)
         launch = LaunchArguments((2, 1, 1), (128, 1, 1), [words, None])
-        every, some, globally, control = (
-            execute(code_of(listing, purpose), launch, [(0, 0, 0), (1, 0, 0)])[0]
-            for purpose in (None, *Purpose)
+        blocks, whole = [(0, 0, 0), (1, 0, 0)], code_of(listing)
+        every = execute(whole, launch, blocks)[0]
+        some, globally, control, *fed = (
+            execute(whole.needed_for(purpose, feeds=feeds), launch, blocks)[0]
+            for feeds in (None, written_by(whole, every))
+            for purpose in Purpose
         )
-        for machine in (some, globally, control):
+        for machine in (some, globally, control, *fed):
             assert [index for index, *_ in machine.trace] == [index for index, *_ in every.trace], seed
             for (_, waves, lanes), (_, same, active) in zip(machine.trace, every.trace, strict=True):
                 np.testing.assert_array_equal(lanes & waves.mask, active & same.mask, f"seed {seed}")
-        for machine, kind in ((some, ""), (globally, "global")):
+        for machine, kind in ((some, ""), (globally, "global"), (fed[0], ""), (fed[1], "global")):
             pairs = [
                 [access for access in ran.accesses if kind in listing.instructions[access.index].opcode]
                 for ran in (machine, every)
@@ -105,3 +110,32 @@ def test_scalars_that_are_spilled_to_lanes_of_a_register_are_told_apart(written)
     code += ["v_readlane_b32 s8, v1, 7", "v_mov_b32 v2, s8", "v_readlane_b32 s9, v1, 8", "v_mov_b32 v3, s9"]
     needed = code_of(written([*code, "global_store_dword v3, v2, s[4:5]"]), Purpose.ADDRESSES).binder.needed
     assert needed == {0, 2, 5, 6, 7}
+
+
+def test_loads_ask_for_what_is_stored_where_they_read(written):
+    """One of two stores decides: the later one at the same place, the first where the other is beside."""
+    code = ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "v_and_b32 v0, 0x3ff, v0", "v_lshlrev_b32 v1, 2, v0"]
+    code += ["v_mul_lo_u32 v2, v0, v0", "ds_write_b32 v1, v2", "v_add_u32 v3, 1, v0"]
+    code += ["ds_write_b32 v1, v3{}", "ds_read_b32 v4, v1", "v_cmp_lt_u32 vcc, 7, v4"]
+    code += ["s_cbranch_vccz .LBB0_0", "global_store_dword v1, v4, s[4:5]", ".LBB0_0:", "s_endpgm"]
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+    for beside, unread in (("", {3, 4}), (" offset:256", {5, 6})):
+        whole = code_of(written([line.format(beside) for line in code], lds=1024))
+        feeds = feeds_of(whole, launch)
+        assert feeds == {7: {6 if not beside else 4}}
+        assert whole.evaluated == set()
+        both = whole.needed_for(Purpose.COUNTS).evaluated
+        assert both - whole.needed_for(Purpose.COUNTS, feeds=feeds).evaluated == unread
+
+
+def test_parts_of_an_instruction_are_needed_each_for_its_result(written):
+    """Halves of a pair, the low word of a sum of 64 bits, and nothing for the null register."""
+    code = ["s_load_b128 s[4:7], s[0:1], 0x0", "v_dual_mov_b32 v1, 8 :: v_dual_mov_b32 v2, 9"]
+    code += ["v_mov_b32 v3, 5", "v_dual_mul_f32 v4, v4, v3 :: v_dual_add_nc_u32 v5, v1, v2"]
+    code += [
+        "v_mov_b32 v7, 6",
+        "v_mad_u64_u32 v[6:7], null, v5, v5, v[6:7]",
+        "global_store_b32 v6, v4, s[4:5]",
+    ]
+    code = code_of(written(code, target="gfx1100", lanes=32), Purpose.ADDRESSES)
+    assert code.evaluated == {0, 1, 3, 5}
