@@ -241,7 +241,7 @@ class Scheduler:
         """
         if self.convergence.release() or self.barriers.release():
             return True
-        waiting = sorted({*self.convergence.held, *self.barriers.arrived})
+        waiting = sorted({*self.convergence.held, *(meeting[0] for meeting in self.barriers.arrived)})
         if waiting:
             program = self.machine.program
             step = program.blocks[waiting[0]].steps[-1]

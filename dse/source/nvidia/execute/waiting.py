@@ -4,6 +4,7 @@ A block's barriers end basic blocks. Waits at mbarriers (barriers in shared memo
 the phase, which does not change the counts; it is checked that each has arrivals.
 """
 
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
@@ -18,6 +19,7 @@ from dse.source.nvidia.sass.program import Step
 FOR_EVER = "found threads that wait for others for ever, expected all to arrive"
 # Arrivals at mbarriers besides SYNCS: of finished copies and products.
 _ARRIVING = ("UTMALDG", "UBLKCP", "UBLKRED", "UTCBAR", "ARRIVES", "REDAS", "STAS", "UGETNEXTWORKID")
+Meeting = tuple[int, int, int]  # basic block that ends there, barrier, its thread count if stated or 0
 
 
 class ReadyThreads:
@@ -137,25 +139,47 @@ class BlockBarriers:
 
     def __init__(self, machine: Machine, ready: ReadyThreads) -> None:
         self.machine, self.ready = machine, ready
-        self.arrived: dict[int, Lanes] = {}  # by basic block
+        self.arrived: dict[Meeting, Lanes] = {}
         self._parted = any(step.opcode == "SYNCS" for step in machine.program.steps)
-        self._signalled: dict[str, np.ndarray] = {}  # barrier → threads of each block that did not wait
+        self._signalled: dict[int, np.ndarray] = {}  # barrier → threads of each block that did not wait
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
         """Let threads wait at the end of a basic block, or arrive without waiting."""
-        machine = self.machine
         arriving = self.ready.pass_on(index, step, lanes)
         if arriving is None:
             return
+        for barrier, members, meeting in self._barriers(step, arriving):
+            self._join((index, barrier, members), step, meeting)
+
+    def _join(self, meeting: Meeting, step: Step, lanes: Lanes) -> None:
+        """Let threads arrive at a barrier."""
+        index, barrier, members = meeting
         if step.has("ARV"):
-            name = step.sources[0].text
-            self._signalled[name] = self._signalled.get(name, 0) + arriving.threads
-            self.ready.enter(index + 1, arriving)
+            self._signalled[barrier] = self._signalled.get(barrier, 0) + lanes.threads
+            self.ready.enter(index + 1, lanes)
             return
-        others = self.arrived.get(index)
-        self.arrived[index] = arriving if others is None else machine.sets.of(arriving.mask | others.mask)
-        if self._parted and _barrier(step)[1]:  # warps of one role continue before those of others
+        others = self.arrived.get(meeting)
+        self.arrived[meeting] = lanes if others is None else self.machine.sets.of(lanes.mask | others.mask)
+        if self._parted and members:  # warps of one role continue before those of others
             self.release()
+
+    def _barriers(self, step: Step, lanes: Lanes) -> Iterator[tuple[int, int, Lanes]]:
+        """Yield (barrier, number of threads that it waits for, 0: the whole block; threads that name it)."""
+        machine = self.machine
+        named = [operand for operand in step.sources if operand.kind in ("number", "register")]
+        packed = len(named) == 2 and named[0].kind == "register" and named[0].slot == named[1].slot
+        numbers = (np.array(int(x.text, 0)) if x.kind == "number" else machine.r[x.slot] for x in named)
+        barrier, members, *_ = (*(number.astype(int) for number in numbers), np.array(0), np.array(0))
+        both = (barrier & 15) + (
+            members >> 16 * packed << 4
+        )  # those of one register are its lower and upper half
+        values, mask = np.broadcast_arrays(both, lanes.mask)
+        for value in map(int, np.unique(values[mask])):
+            yield (
+                value & 15,
+                value >> 4,
+                lanes if both.size == 1 else machine.sets.of(mask & (values == value)),
+            )
 
     def release(self) -> bool:
         """Release blocks whose threads have all arrived; return False if there are none.
@@ -163,17 +187,17 @@ class BlockBarriers:
         Those at the first barrier in the code go on alone, until they come to where others wait.
         """
         machine = self.machine
-        places: dict[tuple[str, int], list[int]] = {}  # barrier, its thread count if stated → basic blocks
-        for index in sorted(self.arrived):
-            places.setdefault(_barrier(machine.program.blocks[index].steps[-1]), []).append(index)
+        places: dict[tuple[int, int], list[Meeting]] = {}
+        for meeting in sorted(self.arrived):
+            places.setdefault(meeting[1:], []).append(meeting)
         alive = machine.live_threads()
         released = False
-        for (name, members), indices in places.items():
+        for (barrier, members), meetings in places.items():
             threads = np.stack(
-                [np.broadcast_to(self.arrived[index].threads, machine.shape[:1]) for index in indices]
+                [np.broadcast_to(self.arrived[meeting].threads, machine.shape[:1]) for meeting in meetings]
             )
             waiting, first = threads.sum(axis=0), (threads > 0).argmax(axis=0)
-            signals = self._signalled.get(name, np.zeros(machine.shape[0]))
+            signals = self._signalled.get(barrier, np.zeros(machine.shape[0]))
             enough = (waiting + signals >= members) if members else (waiting >= alive)
             done = (waiting > 0) & (enough | (not machine.all_warps))  # warps not executed count as arrived
             if not done.any():
@@ -182,24 +206,24 @@ class BlockBarriers:
             done &= first == (place := first[done].min())
             whole = done & (waiting >= alive)
             if whole.any():
-                machine.close_phase(whole, machine.program.blocks[indices[place]].steps[-1].address)
-            if members and name in self._signalled:
-                self._signalled[name] = np.where(done, signals - (members - waiting), signals)
-            for index in indices:
-                self._let_go(index, done)
+                machine.close_phase(whole, machine.program.blocks[meetings[place][0]].steps[-1].address)
+            if members and barrier in self._signalled:
+                self._signalled[barrier] = np.where(done, signals - (members - waiting), signals)
+            for meeting in meetings:
+                self._let_go(meeting, done)
         return released
 
-    def _let_go(self, index: int, blocks: np.ndarray) -> None:
+    def _let_go(self, meeting: Meeting, blocks: np.ndarray) -> None:
         """Release these blocks from the barrier at the end of a basic block."""
-        machine = self.machine
-        lanes = self.arrived.pop(index)
+        machine, index = self.machine, meeting[0]
+        lanes = self.arrived.pop(meeting)
         going = lanes if blocks.all() else machine.sets.of(lanes.mask & blocks[:, None])
         step = machine.program.blocks[index].steps[-1]
         if step.needed:
             self._find_out(step, going)
         left = machine.rest(lanes, going)
         if left is not None and left.total:
-            self.arrived[index] = left
+            self.arrived[meeting] = left
         self.ready.enter(index + 1, going if going.total else None)
 
     def _find_out(self, step: Step, lanes: Lanes) -> None:
@@ -213,13 +237,6 @@ class BlockBarriers:
             count = count > 0
         taint = reduce(or_, (machine.taint[slot] for slot in step.reads), 0)
         machine.write(OF_BARRIER, count.astype(np.uint32), union(taint, lanes), lanes)
-
-
-def _barrier(step: Step) -> tuple[str, int]:
-    """Return (name of the barrier, number of threads that it waits for, 0: the whole block)."""
-    numbers = [operand.text for operand in step.sources if operand.kind == "number"]
-    name = step.sources[0].text if step.sources else "0x0"
-    return name, int(numbers[1], 0) if len(numbers) > 1 else 0
 
 
 def check_arrivals(machine: Machine) -> None:

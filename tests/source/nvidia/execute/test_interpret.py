@@ -193,6 +193,24 @@ def test_threads_that_wait_for_ever_are_an_error():
         ran(*code)
 
 
+@pytest.mark.parametrize(
+    ("meeting", "ends"),
+    [
+        ("@P0 BAR.ARV R2, 0x40; @!P0 BAR.SYNC 0x3, 0x40", True),
+        ("@P0 BAR.ARV 0x3, R5; @!P0 BAR.SYNC R2, R5", True),
+        ("@P0 BAR.ARV 0x3, 0x40; @!P0 BAR.SYNC R6, R6", True),  # barrier and count in a register
+        ("@P0 BAR.ARV 0x2, 0x40; @!P0 BAR.SYNC R2, 0x40", False),
+        ("BAR.SYNC R4, 0x20; NOP", True),  # each warp waits for itself
+        ("BAR.SYNC R4, 0x40; NOP", False),  # at barriers 0 and 1
+    ],
+)
+def test_registers_name_barriers(meeting: str, ends: bool):
+    warp = "S2R R0, SR_TID.X; SHF.R.U32.HI R4, RZ, 0x5, R0; ISETP.EQ.AND P0, PT, R4, RZ, PT"
+    code = (warp, "MOV R2, 0x3; MOV R5, 0x40; MOV R6, 0x400003", meeting, "EXIT")
+    with nullcontext() if ends else pytest.raises(DseError, match="wait for others for ever"):
+        assert warp_instructions(ran(*code, threads=64)) == 2 * 9
+
+
 @pytest.mark.parametrize(("least", "stops"), [("0x10", True), ("0x20", False)])
 def test_a_guarded_trap_stops_threads_whose_guard_holds(least: str, stops: bool):
     code = f"S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, {least}, PT; @P0 BPT.TRAP 0x1; EXIT"
