@@ -74,5 +74,5 @@ def test_a_table_that_rules_were_chosen_on_says_which():
     assert all(rule.tables and all("/" in table for table in rule.tables) for rule in rules())
     by_description = Path("any/gemm/RTX_3090.csv.gz")
     assert "loads and sums in turn" in chosen_on(by_description, "description")
-    assert chosen_on(by_description, "source") == ""
+    assert "loads and sums in turn" not in chosen_on(by_description, "source")
     assert "unaligned load" in chosen_on(Path("convolution_ktt/RTX_2080_Ti.csv.gz"), "source")
