@@ -61,10 +61,11 @@ def expect_bounded(evaluation, names, stacked):
             assert (seconds[runs] >= bound[runs] * (1 - 1e-5)).all(), name  # in single precision
 
 
-def expect_sums(kernel, several=False):
-    """The work, the accesses and the instructions of all phases are those of the whole.
+def expect_sums(kernel, slots=(1.0, 1.0)):
+    """The work and the accesses of all phases are those of the whole.
 
-    Where a core issues `several` kinds of instructions at a time there are fewer issue slots than these.
+    So are the instructions, within the bounds of `slots` that one takes: AMD's cores issue several kinds at a
+    time, NVIDIA's none while one reads registers.
     """
     kernel = jax.tree.map(lambda x: np.asarray(x, float), kernel)
     wholes = {name: getattr(kernel.work, name) for name in CLASSES}
@@ -75,10 +76,10 @@ def expect_sums(kernel, several=False):
             np.asarray(phase.passes * getattr(phase.work if name in CLASSES else phase, name))
             for phase in kernel.phases
         )
-        if several and name == "insts":
-            assert ((parts > 0) & (parts <= whole)).all()
-        else:
-            np.testing.assert_allclose(np.broadcast_to(parts, whole.shape), whole, rtol=1e-5, err_msg=name)
+        if name == "insts":
+            low, high = slots
+            whole = np.clip(parts, low * whole, high * whole)
+        np.testing.assert_allclose(np.broadcast_to(parts, whole.shape), whole, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow
@@ -128,7 +129,8 @@ def test_kernels_from_source_on_gpus_of_both_vendors(name):
         counted = kernel.count(parameters, stacked := gpus.stack([gpu]), sizes)
         read = [i for i in range(len(next(iter(parameters.values())))) if i not in counted.failures]
         assert read
-        expect_sums(counted.batch.take(np.array(read)).kernel, several=card.startswith("mi"))
+        slots = (0.1, 1.0) if card.startswith("mi") else (1.0, 3.0)
+        expect_sums(counted.batch.take(np.array(read)).kernel, slots)
         expect_bounded(evaluate(kernel, BOUNDED, stacked, parameters, sizes), BOUNDED, stacked)
         if described.described:
             first = kernel.read(parameters, gpu, sizes)[0]  # kept

@@ -283,7 +283,7 @@ def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
     assert active_executor() is None
     assert [*map(pack, there)] == [*map(pack, here)]
     messages: list[int] = []
-    monkeypatch.setattr("dse.source.nvidia.source.compiled", messages.append)
+    monkeypatch.setattr("dse.source.nvidia.profiled.compiled", messages.append)
     again = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
     assert [*map(pack, again)] == [*map(pack, here)]
     assert not messages
