@@ -15,7 +15,7 @@ from dse.source.warps import row
 from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR
 
 # Classes with a pipe of this name; `uniform` takes issue slots, as `control` does.
-_WORK = ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")
+_WORK = ("fp64", "int32", "imul32", "sfu", "barrier")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")

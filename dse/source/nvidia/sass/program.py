@@ -301,10 +301,9 @@ _BULK = ("UBLKCP", "UBLKRED")  # of bytes that follow one another, in units of 1
 def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     """Return the pipe that executes an instruction; of conversions with 64 bits the slower of two.
 
-    Pairs of bfloat16 have the rate of floats on compute capability 8.0, where those of fp16 have twice that.
-
     Their rate is 16 a cycle, that of the special function units, on GPUs with fast float64, else that of
-    float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
+    float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types). Pairs of
+    bfloat16 have the rate of floats on compute capability 8.0, where those of fp16 have twice that.
     """
     if row.pipe == "fp16" and arch == 80 and any(name.startswith("BF16") for name in modifiers):
         return "fp32"
