@@ -10,6 +10,19 @@ from dse.hardware.memory import safe_divide
 from dse.types import ABSENT, MMA, TENSOR, Gpu, PerClass
 
 HEAT = 0.3  # more time of tensor cores that always work, by power: cuBLAS keeps 0.73 of an A100's peak
+# Bits of operands that an SM multiplies in a cycle, from a compute capability on: NVIDIA's papers on each.
+FULL = ((70, 8192.0), (80, 16384.0), (86, 8192.0), (90, 32768.0), (100, 65536.0), (120, 8192.0))
+BITS = {
+    "mma_fp16": 16.0,
+    "mma_fp16_fp16": 16.0,
+    "mma_tf32": 32.0,
+    "mma_fp32": 32.0,
+    "mma_fp8": 8.0,
+    "mma_fp8_fp16": 8.0,
+    "mma_fp4": 4.0,
+    "mma_int8": 8.0,
+    "mma_fp64": 64.0,
+}
 NEVER = 1e-6 * ABSENT  # cycles: above any real number, and below ABSENT even after it was scaled
 LACKS = {  # limiters for GPUs without them
     "mma_fp16": "no tensor cores for fp16",
@@ -33,6 +46,25 @@ def tensor_cycles(gpu: Gpu, work: PerClass) -> Array:
     """
     products = reduce(jnp.add, (getattr(work, name) * getattr(gpu.cpi, name) for name in MMA))
     return jnp.maximum(products, work.mma_warp * gpu.cpi.mma_warp)
+
+
+def heat(gpu: Gpu, name: str) -> Array:
+    """Return by how much power lengthens products that keep tensor cores busy. **Shapes:** broadcast.
+
+    Power lowers the clock of tensor cores at the full rate of their architecture. At half of it, to which
+    GeForce is cut for sums in single precision, and L20, L40 and H20 altogether, they keep it: cuBLAS reaches
+    0.96 of an L20's peak.
+    """
+    full = reduce(lambda bits, row: jnp.where(gpu.compute_capability >= row[0], row[1], bits), FULL, NEVER)
+    share = BITS[name] / getattr(gpu.cpi, name) / full
+    return HEAT * jnp.clip(2.0 * share - 1.0, 0.0, 1.0)
+
+
+def heat_cycles(gpu: Gpu, work: PerClass) -> Array:
+    """Return the cycles that power adds to those of `tensor_cycles`. **Shapes:** broadcast."""
+    products = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in MMA}
+    hot = reduce(jnp.add, (products[name] * heat(gpu, name) for name in MMA))
+    return tensor_cycles(gpu, work) * safe_divide(hot, reduce(jnp.add, products.values()))
 
 
 def tensor_latency(gpu: Gpu, work: PerClass) -> Array:

@@ -9,7 +9,7 @@ hides its asynchronous copies in flight; but a block takes at least as long as o
 its copies and, where known, for the other warps in step with it. All SMs and phases share DRAM: a launch
 takes at least the time of its DRAM traffic, of the row changes for short runs, and of what it evicts
 of a flush before it (`dirty_bytes`). SMs without blocks leave
-their share of L2 to others. Active tensor cores lower their clock.
+their share of L2 to others. Tensor cores at full rate lower their clock.
 Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
 same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
 all of them; AMD's issue one of each kind, and the busiest decides.
@@ -30,7 +30,7 @@ from jaxtyping import Array
 
 from dse.hardware.coalescing import L2_PORT, SECTOR
 from dse.hardware.memory import safe_divide, written
-from dse.hardware.tensor import HEAT, tensor_cycles
+from dse.hardware.tensor import heat_cycles, tensor_cycles
 from dse.models.about import About
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
@@ -160,7 +160,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     left = gpu.dirty_bytes.astype(kind) / SECTOR / gpu.sm_count
     evicted = written(kernel.work.dram * mean_warps - stored, stored, left) - stored
     dram = (dram + evicted) * gpu.cpi.dram
-    heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
+    heat = jnp.where(gpu.gfx > 0, 0.0, heat_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
     scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)

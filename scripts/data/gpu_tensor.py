@@ -84,7 +84,9 @@ def _cpi(rate: Value) -> Value:
 def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
     """λ of a warp-level instruction: measured, by the achieved share, or at the full rate.
 
-    GeForce cards halve the rate of sums in fp32, not that at which registers feed the tensor cores.
+    GeForce cards halve the rate of sums in fp32, not that at which registers feed the tensor cores. A share
+    is taken of the card's own rate, an H20's a quarter of an H800's: FlashAttention 2 reaches two thirds of
+    FlashAttention 3 there as well.
     """
     for what, cards in card.near():
         for other in cards:
@@ -92,7 +94,7 @@ def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
             cycles, share = other.own("cpi_mma_warp"), other.own("mma_share")
             if cycles:
                 return cycles.derived(cycles.value, f"as{where}") if where else cycles
-            full = multiply_adds(other, "mma_fp16")
+            full = multiply_adds(card, "mma_fp16")
             if share and full:
                 reached = f"({tidy(share.value)} % of {tidy(full.value)} a cycle)"
                 rule = f"{WARP_PRODUCT} multiply-adds / {reached}{where}"

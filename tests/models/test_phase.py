@@ -76,6 +76,9 @@ def copying(phase):
     return phase | {"work": phase["async_work"], "insts": 0.0, "memory_insts": 0.0}
 
 
+FULL = {80: 16384, 89: 8192, 90: 32768}  # bits of operands an SM multiplies in a cycle
+
+
 def launch_cycles(gpu, phases, dram, stores, runs, products, idle, blocks, resident, warps_per_block):
     """Of an SM that gets `blocks`; `idle` others get one fewer."""
     sms, idle = gpu["sm_count"], idle % gpu["sm_count"]
@@ -89,7 +92,9 @@ def launch_cycles(gpu, phases, dram, stores, runs, products, idle, blocks, resid
         cycles += wave(gpu, phases, left, warps_per_block)
     sectors = power_mean(dram, ROW * runs)
     warps = blocks * warps_per_block
-    heat = 0.0 if gpu["gfx"] else HEAT * products * gpu["cpi"]["mma_fp16"] * warps
+    share = 16 / gpu["cpi"]["mma_fp16"] / FULL[gpu["compute_capability"]]
+    hot = 0.0 if gpu["gfx"] else HEAT * min(max(2 * share - 1, 0), 1)
+    heat = hot * products * gpu["cpi"]["mma_fp16"] * warps
     moved, left = dram * mean * warps_per_block, gpu["dirty_bytes"] / 32 / sms
     stored = stores * mean * warps_per_block
     evicted = (moved**-3 + left**-3) ** (-1 / 3) - (stored**-3 + left**-3) ** (-1 / 3) if left else 0.0
@@ -122,11 +127,16 @@ def cases():
         fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
         fields |= {"gfx": float(rng.choice([0, 0x90A])), "sm_count": float(rng.integers(1, 20))}
         fields |= {"dirty_bytes": float(rng.choice([0, 1e4, 1e6]))}
-        return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
+        cpi = table(-1, 1) | {"mma_fp16": 1 / rng.uniform(200, 1200)}
+        return fields | {
+            "compute_capability": int(rng.choice(list(FULL))),
+            "cpi": cpi,
+            "latency": table(0, 3),
+        }
 
     def case(ahead):
         made, phases, sectors = gpu(), [phase(ahead), phase(ahead)], rng.uniform(0, 50)
-        stored, more = rng.uniform(0, sectors), rng.uniform(0, (20, 99)).tolist()
+        stored, more = rng.uniform(0, sectors), rng.uniform(0, (20, 1e6)).tolist()
         return made, phases, sectors, stored, *more, *map(int, rng.integers(1, 20, 4))
 
     return [case(ahead) for ahead in [0.0, 1.0] * 30]

@@ -32,7 +32,7 @@ from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import RATES, SHARED_OPERANDS, SHARED_ROWS, Machine, at_least_one
 from dse.models.matrix.problem import OPERANDS
-from dse.models.matrix.time import overlap
+from dse.models.matrix.time import FULL_RATE, overlap
 from dse.types import Gpu
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
@@ -174,10 +174,10 @@ def seconds(
     hopper = machine.shared_operands > 0
     from_shared = hopper & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0) & (not from_registers)
     rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
-    by_warp = machine.mma_warp / 2048.0 * size / 2.0
-    out_of_registers = jnp.maximum(rate, jnp.where(case.runs_at["fp32"] > 0.0, 0.0, by_warp)) / jnp.minimum(
-        k.mma, 1.0
-    )
+    by_warp = jnp.where(case.runs_at["fp32"] > 0.0, 0.0, machine.mma_warp)
+    instruction = size / 2.0 / 2048.0  # of a multiply-add
+    between = (1.0 / jnp.minimum(k.mma, 1.0) - 1.0) * FULL_RATE
+    out_of_registers = jnp.maximum(rate, by_warp * instruction) + between * instruction
     products = 2.0 * bm * bn * d * jnp.where(from_shared, rate / jnp.minimum(k.wgmma, 1.0), out_of_registers)
     exponentials, others = machine.convert, SLOTS / SCHEDULERS
     together = jnp.maximum(exponentials, others)

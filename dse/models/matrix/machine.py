@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
 from dse.hardware.gpus import GpuFile
+from dse.hardware.tensor import heat
 from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT, Gpu
 
@@ -62,6 +63,7 @@ class Machine(eqx.Module):
     register_fp8: Float[Array, "*#batch"]  # 1 if small tiles of fp8 are not converted to fp16
     convert: Float[Array, "*#batch"]  # cycles of a warp's conversion from an integer
     sustained: Float[Array, "*#batch"]  # cycles per tensor cycle under power throttling
+    heat: Float[Array, "*#batch"]  # more time of halves that always keep tensor cores busy, by power
     single: Float[Array, "*#batch"]  # 1 if matrix cores support single precision
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
@@ -129,6 +131,7 @@ class Machine(eqx.Module):
             sustained=column(
                 [float(gpu.clock) / (float(gpu.matrix_clock) or float(gpu.clock)) for gpu in gpus]
             ),
+            heat=column([heat(gpu, "mma_fp16") for gpu in gpus]),
             single=column([float(gpu.cpi.mma_fp32) < NEVER and int(gpu.gfx) > 0 for gpu in gpus]),
             mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES if name != "fp32"}
             | {"fp32": column([scalar(gpu) for gpu in gpus])},

@@ -33,7 +33,6 @@ from jaxtyping import Array, Float
 
 from dse.hardware.coalescing import L2_PORT
 from dse.hardware.memory import written
-from dse.hardware.tensor import HEAT
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
@@ -142,7 +141,8 @@ def _at_its_clock(machine: Machine, case: Case, timing: Timing, grid: _Grid, sm:
     filled = tensor * machine.sms / jnp.minimum(grid.blocks, machine.sms)  # as if all SMs were as busy
     pause = timing.flushed * EMPTIED / machine.dram_bandwidth
     time = jnp.maximum(time, filled)
-    return jnp.maximum(sm * (1.0 + HEAT * tensor / (time + pause)) / (1.0 + HEAT * filled / time), filled)
+    colder = (1.0 + machine.heat * tensor / (time + pause)) / (1.0 + machine.heat * filled / time)
+    return jnp.maximum(sm * colder, filled)
 
 
 def _arithmetic(machine: Machine, case: Case) -> Array:
