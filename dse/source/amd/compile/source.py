@@ -89,7 +89,9 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if not knows(arch):
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     name = Path(source.path).name
-    macros = [macro(macro_name, value, source.path) for macro_name, value in defines]
+    parameters = [macro(macro_name, value, source.path) for macro_name, value in defines]
+    kept, stated = options.directives(source.options)
+    macros = "".join((*(f"#define {name} {value}\n" for name, value in parameters), *stated))
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
@@ -98,7 +100,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         "-fdelayed-template-parsing",  # as NVRTC: names that only other templates use may be missing
         *("-include", str(PRELUDE), f"-I{HEADERS}", "-I.", *(f"-I{folder}" for folder in source.folders)),
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
-        *(*width, *(f"-D{name}={value}" for name, value in macros), *source.options),
+        *(*width, *kept),
     ]
     instance = ""
     if "<" in source.kernel:
@@ -106,8 +108,9 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     folders = [HERE, *source.folders]
 
     def compiled(text: str, headers: Mapping[str, str]) -> Ran:
-        ran = run(arguments, text + instance, folders, headers)
-        return run([*arguments, *_INLINED], text + instance, folders, headers) if _CALL in ran.code else ran
+        text = f'{macros}#line 1 "<stdin>"\n{text}{instance}'
+        ran = run(arguments, text, folders, headers)
+        return run([*arguments, *_INLINED], text, folders, headers) if _CALL in ran.code else ran
 
     empty = {name: "" for name in plainly_named(*source.texts) if _IN_PRELUDE.fullmatch(name)}
     headers = _inside(dict(source.stand_ins)) | empty
