@@ -38,7 +38,9 @@ def load(path: Path, given: Given) -> Description:
     grid are missing or an argument cannot be read.
     """
     refuse(given, ("signature",), f"{path}, expected it with a Triton kernel")
-    source = read_source(path, given.function, given.folders)
+    tried = [(name, values[0]) for name, values in given.tuned]
+    macros = [f"--define-macro={name}={value}" for name, value in (*given.defines, *tried)]
+    source = read_source(path, given.function, given.folders, macros)
     kernels_here = kernels_in(source)
     if not given.function and len(kernels_here) > 1:
         raise DseError(f"given.function: found none for {path}, expected one of {', '.join(kernels_here)}")

@@ -14,6 +14,7 @@ from dse.source.nvidia.compile.argument_types import kind_of
 from dse.source.nvidia.compile.host_code import closed
 from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declarations, declared_in, names, plain
 from dse.source.nvidia.compile.nvrtc import CudaSource
+from dse.source.nvidia.compile.preprocess import preprocessed
 from dse.source.nvidia.sass import elf, listing
 
 
@@ -44,8 +45,8 @@ def kernels_in(source: CudaSource) -> list[str]:
 def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     """Return the parameters of the source's kernel, or of its only one; None if they are not found.
 
-    Declarations by macros with arguments are not seen. Parameters of PTX and cubins with 8 bytes count as
-    pointers.
+    Kernels declared by macros with arguments are not seen. Parameters of PTX and cubins with 8 bytes count as
+    pointers. Of several declarations the preprocessor tells which one holds, with the source's options.
 
     **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
     """
@@ -55,26 +56,44 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     if Path(source.path).suffix == ".sass":
         return None
     built = Path(source.path).suffix == ".ptx"
-    pattern = _ENTRY if built else KERNEL
-    places = ((text, match) for text in declarations(*source.texts) for match in pattern.finditer(text))
-    for text, match in places:
-        if not source.kernel or names(source.kernel, match[1]):
-            start = text.find("(", match.end(1)) + 1
-            parts = split(text[start : closed(text, start, len(text), ")")], "()[]{}<>")
-            stated = list(filter(None, map(str.strip, parts)))
-            break
-    else:
+    stated = _stated(source, source.texts, _ENTRY if built else KERNEL)
+    if not built and (len({tuple(map(_last_word, list_)) for list_ in stated}) > 1 or _of_macro(stated)):
+        stated = _stated(source, [preprocessed(source)], KERNEL) or stated
+    if not stated:
         return None
     if built:
         return tuple(
             Declared(
                 declaration.split()[-1], bool(re.search(r"\.[bsu]64\b", declaration)), ".f" in declaration
             )
-            for declaration in stated
+            for declaration in stated[0]
         )
-    parameters = [_declared(declaration) for declaration in stated if declaration != "void"]
+    parameters = [_declared(declaration) for declaration in stated[0] if declaration != "void"]
     texts = [*map(plain, source.texts)]
     return tuple(_completed(parameter, texts) for parameter in parameters if parameter is not None)
+
+
+def _stated(source: CudaSource, texts: Sequence[str], pattern: re.Pattern[str]) -> list[list[str]]:
+    """Return the list of parameters of each declaration of the source's kernel, or of the first kernel."""
+    lists, kernel = [], source.kernel
+    for text in declarations(*texts):
+        for match in pattern.finditer(text):
+            kernel = kernel or match[1]
+            if names(kernel, match[1]):
+                start = text.find("(", match.end(1)) + 1
+                parts = split(text[start : closed(text, start, len(text), ")")], "()[]{}<>")
+                lists.append(list(filter(None, map(str.strip, parts))))
+    return lists
+
+
+def _last_word(declaration: str) -> str:
+    return "".join(re.findall(r"\w+", declaration.split("=")[0].split("[")[0])[-1:])
+
+
+def _of_macro(lists: Sequence[Sequence[str]]) -> bool:
+    """Return whether a parameter is one word that is no type: the name of a macro."""
+    words = {declaration for list_ in lists for declaration in list_ if declaration.isidentifier()}
+    return any(word != "void" and kind_of(word) is None for word in words)
 
 
 def with_members(parameters: Sequence[Declared]) -> tuple[Declared, ...]:

@@ -308,6 +308,12 @@ def test_options_are_in_the_digest_and_on_a_list(write):
         read_source(path, given=("-fplugin=x.so",))
 
 
+def test_macros_leave_the_names_of_our_prelude_alone(write):
+    path = write("__global__ void f(float4* x) { x[V].y = T + N; }")
+    kept = read_source(path, given=("-DT=2", "--define-macro=N=3"))
+    assert "0x40a00000" in built(kept, V=1).text  # 5.0
+
+
 def test_a_compiler_that_meets_its_limit_is_ended(write, monkeypatch):
     clang()
     knows(GFX90A)

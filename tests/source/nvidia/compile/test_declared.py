@@ -30,12 +30,25 @@ PTX = """
         ("template <int N, class T> __global__ void k(T* a, std::array<int, 3> b)", "k<4, float>", "a* b"),
         ("__global__ void j(int a); __global__ void k(void)", "_Z1kv", ""),
         ("// __global__ void j(int a)\n__global__ void k(unsigned long long n)", "", "n"),
+        (
+            "#if N > 1\n__global__ void k(int n, float* a);\n#else\n__global__ void k(float* a)\n#endif",
+            "",
+            "a*",
+        ),
+        ("#define SIZES int n, \\\n  int m\n__global__ void k(float* a, SIZES)", "k", "a* n m"),
         ("void f(int a)", "", None),
     ],
 )
 def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | None):
     actual = parameters_of(read_source(write(text + " {}"), kernel))
     assert (None if actual is None else " ".join(map(_short, actual))) == expected
+
+
+def test_the_options_of_a_source_choose_between_its_declarations(write):
+    text = "#ifdef SWAPPED\n__global__ void k(int m, int n) {}\n#else\n__global__ void k(int n, int m) {}\n#endif"
+    for options, expected in (((), "n m"), (("-DSWAPPED",), "m n")):
+        source = read_source(write(text), "k", options=options)
+        assert " ".join(map(_short, parameters_of(source) or ())) == expected
 
 
 def _short(declared: Declared) -> str:
