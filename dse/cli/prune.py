@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.core.files import read_json
 from dse.errors import DseError, InputWarning, one_of
-
-app = typer.Typer(rich_markup_mode="rich")
 
 SUFFIXES = {  # by format
     "table": (".parquet", ".csv", ".json"),
@@ -21,11 +19,10 @@ SUFFIXES = {  # by format
 }
 
 
-@app.command(
-    epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
+@command(
+    "Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
     "[bold]dse prune reduction -g a100 --measured few.csv --format t1 -o kept.json[/bold]"
 )
-@grouped
 def prune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,

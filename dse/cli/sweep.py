@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import ExecutorOptions, Screen, grouped
+from dse.cli.options import ExecutorOptions, Screen, command
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
 if TYPE_CHECKING:
     from dse.explore.sweep.sweep import Sweep
 
-app = typer.Typer(rich_markup_mode="rich")
-
-EXAMPLE = (
-    "Example: [bold]dse sweep gemm --gpu a100 --gpu rtx-3090 --set m=1024,2048 --top 5 --per gpu,size[/bold]"
-)
 PER = "Axes with separate results: some of kernel, size, gpu, model; always model."
 
 
-@app.command(epilog=EXAMPLE)
-@grouped
+@command(
+    "Example: [bold]dse sweep gemm --gpu a100 --gpu rtx-3090 --set m=1024,2048 --top 5 --per gpu,size[/bold]"
+)
 def sweep(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpusOption,
