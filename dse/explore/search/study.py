@@ -158,18 +158,13 @@ def start(
     algorithm = suitable(algorithm, trials, len(goals), len(choices))
     study, kept = stored.make(metrics), None
     if storage is not None:
-        kept = stored.load(storage, name, metrics, _lists(choices))
+        named = {kernel: variant.free.items() for kernel, variant in choices.items()}
+        lists = Lists({f"{kernel}.{key}": values for kernel in named for key, values in named[kernel]})
+        kept = stored.load(storage, name, metrics, lists)
         kept.fill(study)
     known = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)) if len(choices) == 1 else ()
     study.sampler = feasible = Feasible(sampler(algorithm, seed, trials, known), choices, seed)
     return Search(study, feasible, kept, dict(choices), tuple(goals))
-
-
-def _lists(choices: Mapping[str, Variant]) -> Lists:
-    """The values of all parameters of trials: `matmul_tiled.rows`."""
-    return Lists(
-        {f"{name}.{key}": values for name, variant in choices.items() for key, values in variant.free.items()}
-    )
 
 
 def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> int:
