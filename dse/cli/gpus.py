@@ -18,7 +18,7 @@ PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 def gpus(
     context: typer.Context,
     *,
-    name: Annotated[str | None, typer.Option("--name", help="All GPUs with this in a name.")] = None,
+    name: Annotated[str | None, typer.Option(help="All GPUs with this in a name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs, not only those with a file.")] = False,
     output: Output,
 ) -> None:

@@ -54,7 +54,6 @@ def rank(
     cascade: Annotated[
         str | None,
         typer.Option(
-            "--cascade",
             metavar="MODEL:KEEP,...",
             help="Models one after another, each on the candidates that the previous one kept: a count, or a "
             "share with %: phase:5%,pipeline:200. `source` is the default model on counts from source.",

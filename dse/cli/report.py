@@ -30,7 +30,7 @@ def report(
         "report.html"
     ),
     kernel: Annotated[
-        str | None, typer.Option("--kernel", help="The kernel, or its file, if results do not name it.")
+        str | None, typer.Option(help="The kernel, or its file, if results do not name it.")
     ] = None,
     gpu: Annotated[
         str | None, typer.Option("--gpu", "-g", help="The GPU, if results do not name it.")

@@ -32,9 +32,7 @@ def sweep(
             help="Values of a parameter or a problem size, one or several; repeatable.",
         ),
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", metavar="K", help="The K fastest of each group.", min=1)
-    ] = None,
+    top: Annotated[int | None, typer.Option(metavar="K", help="The K fastest of each group.", min=1)] = None,
     pareto: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +43,7 @@ def sweep(
     counts: Annotated[
         bool, typer.Option("--counts", help="Numbers of valid configurations, by limiter.")
     ] = False,
-    per: Annotated[str | None, typer.Option("--per", metavar="NAMES", help=PER)] = None,
+    per: Annotated[str | None, typer.Option(metavar="NAMES", help=PER)] = None,
     where: Annotated[
         str | None,
         typer.Option(metavar="EXPRESSION", help="Keep only matching rows: 'time_s < 1e-3 and possible'."),
