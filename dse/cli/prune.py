@@ -9,7 +9,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import Screen, command
 from dse.core.files import read_json
-from dse.errors import DseError, InputWarning, one_of
+from dse.errors import DseError, InputWarning, check_names
 
 SUFFIXES = {  # by format
     "table": (".parquet", ".csv", ".json"),
@@ -55,8 +55,7 @@ def prune(
     this space, and by what could still beat the measurements. If the model does not explain them, more is
     kept and a note says so. Configurations that the model deems impossible are dropped.
     """
-    if form not in SUFFIXES:
-        raise DseError(f"--format: found {form!r}, {one_of(form, SUFFIXES)}")
+    check_names("--format", SUFFIXES, form)
     if out is not None:
         from dse.report.save import suffix_of
 

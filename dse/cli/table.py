@@ -10,7 +10,7 @@ from dse.bridges.tables import EXPERTS, FORMATS, PRODUCT, BestConfigurations, Fo
 from dse.cli import inputs
 from dse.cli.options import Screen, command
 from dse.core.files import replacing
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 
 if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
@@ -220,9 +220,7 @@ def _of_any(
     counts, problem = inputs.kernel(name, inputs.settings(fixed), source=source)
     if not lists:
         raise DseError(f"--for: found none, expected NAME=V1,V2,... of {', '.join(problem)}")
-    for size in lists:
-        if size not in problem:
-            raise DseError(f"--for: found {size!r}, {one_of(size, problem)}")
+    check_names("--for", problem, *lists)
     from dse import api
     from dse.report.show import progress
 

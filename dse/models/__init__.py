@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.models.pipeline import Pipeline
 from dse.models.protocol import ClosedForm, Model
 
@@ -40,8 +40,7 @@ def get(model: str | Model) -> Model:
     """Return the model of a name; a model is returned as is. **Raises:** DseError for an unknown name."""
     if not isinstance(model, str):
         return model
-    if model not in MODELS:
-        raise DseError(f"model: found {model!r}, {one_of(model, MODELS)}")
+    check_names("model", MODELS, model)
     return MODELS[model]
 
 

@@ -22,7 +22,7 @@ from optuna.trial import Trial, TrialState
 
 from dse.data.columns import SHORT
 from dse.data.tables import ConfigurationResult
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
 from dse.explore.search.feasible import Feasible
@@ -126,9 +126,7 @@ def objectives(text: str) -> tuple[str, ...]:
     goals = {column: goal for goal, column in COLUMN.items()}
     names = (name.strip() for name in text.split(","))
     names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
-    for name in names:
-        if name not in OBJECTIVES:
-            raise DseError(f"objective: found {name!r}, {one_of(name, OBJECTIVES, 'some of')}")
+    check_names("objective", OBJECTIVES, *names, kind="some of")
     if names[0] != "time":
         raise DseError(f"objective: found {names[0]!r} first, expected time")
     return names
@@ -179,8 +177,7 @@ def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> i
     for number, row in enumerate(rows, 1):
         where = f"{source}: row {number}"
         name = row.get(VARIANT) or row.get("kernel") or next(iter(search.variants))
-        if name not in search.variants:
-            raise DseError(f"{where}: variant: found {name!r}, {one_of(str(name), search.variants)}")
+        check_names(f"{where}: variant", search.variants, name)
         parameters: dict[str, Any] = {VARIANT: name} if len(search.variants) > 1 else {}
         for parameter, choices in search.variants[name].free.items():
             if row.get(parameter) is None:

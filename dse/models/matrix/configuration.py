@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dse.errors import DseError
+from dse.errors import check_names
 
 PARAMETERS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 AMD_PARAMETERS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")  # optional, in this order
@@ -65,8 +65,7 @@ def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurat
 
     **Raises:** DseError for an unknown space.
     """
-    if name not in SPACES:
-        raise DseError(f"space: found {name!r}, expected one of {', '.join(SPACES)}")
+    check_names("space", SPACES, name)
     table = np.array(list(product(*SPACES[name])))
     if amd:
         table = table[table[:, 5] == AMD_STAGES]

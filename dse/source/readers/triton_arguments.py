@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dse.core.commas import split
 from dse.core.space.expression import parse
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.kernels.counts import Number
 from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument, row_major
 from dse.source.nvidia.compile.argument_types import type_of
@@ -22,8 +22,7 @@ def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
         if named is None and not left:
             raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}")
         name, value = (named[1], named[2]) if named else (left[0], text)
-        if name not in names:
-            raise DseError(f"given.arguments: found {name!r}, {one_of(name, names)}")
+        check_names("given.arguments", names, name)
         by_name[name] = value.strip()
     return by_name
 
