@@ -15,7 +15,7 @@ from dse import kernels
 from dse.core.progress import Progress, silent
 from dse.data import measured
 from dse.data.tables import Rows, rows_of
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.evaluate import compare as _compare
 from dse.evaluate import curve
 from dse.evaluate import predict as _predict
@@ -515,9 +515,7 @@ def _sized(kernels: Any, sizes: Mapping[str, Any] | None) -> list[tuple[Counts, 
     """Each kernel with its problem sizes. **Raises:** DseError for a size that no kernel has."""
     counts = list(map(_kernel, _list(kernels)))
     sizes, known = sizes or {}, {name for kernel in counts for name, _ in kernel.problem}
-    for name in sizes:
-        if name not in known:
-            raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
+    check_names("sizes", known, *sizes)
     return [(kernel, {name: sizes.get(name, size) for name, size in kernel.problem}) for kernel in counts]
 
 

@@ -1,8 +1,9 @@
 """The exception for user mistakes, its one-line messages, and suggestions of allowed names."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from typing import Any
 
 MOST_NAMES = 12  # listed in full beside a suggestion
 MOST_QUOTED = 300  # characters of a word
@@ -29,6 +30,13 @@ def one_of(found: str, allowed: Iterable[str], kind: str = "one of") -> str:
         return f"expected {kind} {listed}"
     listed = listed if len(names) <= MOST_NAMES else f"{len(names)} names"
     return f"expected {kind} {listed}; did you mean {' or '.join(near)}?"
+
+
+def check_names(where: str, allowed: Collection[Any], *names: Any, kind: str = "one of") -> None:
+    """Check names, in order. **Raises:** DseError that begins with `where` for one that is not allowed."""
+    for name in names:
+        if name not in allowed:
+            raise DseError(f"{where}: found {name!r}, {one_of(str(name), allowed, kind)}")
 
 
 def nearest(found: str, allowed: Iterable[str]) -> list[str]:

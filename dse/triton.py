@@ -28,6 +28,7 @@ from dse.source.readers.triton_call import Configs, of_call
 __all__ = ["best_first", "kernel", "prune", "rank", "record"]
 
 AnyGpu = str | Path | GpuFile
+prune = CallPruner
 
 
 def kernel(
@@ -63,25 +64,6 @@ def rank(
     counts = kernel(function, args=args, grid=grid, configs=configs, compiled=compiled)
     file = gpus.load(gpu)
     return _rank.rank(counts, file.gpu, (models,), progress=progress, gpu_name=file.name)
-
-
-def prune(
-    function: Any,
-    gpu: AnyGpu,
-    model: str | Model = DEFAULT,
-    *,
-    risk: float = 0.05,
-    within: float = 0.05,
-    grid: Any = None,
-    compiled: int | None = COMPILED,
-) -> CallPruner:
-    """Return a function for `early_config_prune` of `triton.autotune`; it has one for `perf_model` too.
-
-    `function` is the kernel, decorated or not, or a function that returns it, for use before the kernel is
-    defined. With probability 1 - `risk`, one configuration kept is `within` this share of the fastest.
-    Arguments and grid (unless stated here) are those of the launch that triggers autotuning.
-    """
-    return CallPruner(function, gpu, model, risk=risk, within=within, grid=grid, compiled=compiled)
 
 
 def best_first(

@@ -36,10 +36,6 @@ def _as_float(x: Any) -> Any:
     return _as(x, jax.dtypes.canonicalize_dtype(x.dtype if floats else float))
 
 
-def _as_int(x: Any) -> Any:
-    return _as(x, np.int32)
-
-
 def _as(x: Any, dtype: Any) -> Any:
     if isinstance(x, int | float | np.ndarray | np.generic):
         x = np.asarray(x, dtype)  # JAX would compile a function for each shape
@@ -55,7 +51,7 @@ def quantity(unit: str, **default: Any) -> Any:
 
 def count(unit: str, **default: Any) -> Any:
     """Declare a 32-bit integer array field: occupancy is computed exactly, in integers."""
-    return eqx.field(converter=_as_int, metadata={"unit": unit}, **default)
+    return eqx.field(converter=lambda x: _as(x, np.int32), metadata={"unit": unit}, **default)
 
 
 def several(unit: str, **default: Any) -> Any:

@@ -13,16 +13,7 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")
-BESIDE = (
-    ".json",
-    ".md",
-    ".txt",
-    ".cu",
-    ".cuh",
-    ".h",
-    ".hip",
-    ".cl",
-)  # other files that may be in these folders
+BESIDE = (".json", ".md", ".txt", ".cu", ".cuh", ".h", ".hip", ".cl")  # other files that may be here
 
 Note = Callable[[str], None]  # takes a line: what was left out, and why
 

@@ -12,7 +12,7 @@ from dse.accuracy.known import DEFAULTS, PredictionSettings, known
 from dse.accuracy.spaces import Note, files, gpu_of, ignore, nothing_in, space_of
 from dse.core.progress import Progress, silent
 from dse.data.scores import fraction_of_optimum, random_expectation, spearman
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names, one_of
 from dse.explore.tune.candidates import Candidates, bare
 from dse.explore.tune.loop import replayed, run
 from dse.explore.tune.tuner import Tuner
@@ -41,8 +41,7 @@ class TuningSettings:
     fixed: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise DseError(f"order: found {self.order!r}, {one_of(self.order, ORDERS)}")
+        check_names("order", ORDERS, self.order)
         if self.budget < BUDGETS[0]:
             raise DseError(f"budget: found {self.budget}, expected {BUDGETS[0]} or more")
 

@@ -21,7 +21,7 @@ from optuna.search_space import intersection_search_space
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.evaluate.rank import rank
 from dse.explore.search.wrapping import Wrapping
 from dse.explore.tune.candidates import Candidates
@@ -173,7 +173,6 @@ def warm_start(
     file = load(gpu)
     free = [name for name, values in counts.space.values.items() if len(values) > 1]
     names = {ours: theirs for theirs, ours in (rename or {}).items() if ours is not None}
-    for ours in names.keys() - counts.space.values.keys():
-        raise DseError(f"rename: found {ours!r}, {one_of(ours, counts.space.values)}")
+    check_names("rename", counts.space.values, *names)
     for row in rank(counts, file.gpu, [models], sizes).rows(count, diverse=True):
         study.enqueue_trial({names.get(name, name): row[name] for name in free}, skip_if_exists=True)

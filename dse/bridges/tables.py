@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from dse.errors import DseError, InputWarning, one_of
+from dse.errors import DseError, InputWarning, check_names
 
 Row = Mapping[str, Any]
 Own = TypeVar("Own", bound=Mapping[str, Any])  # a configuration by a reader's names
@@ -133,8 +133,7 @@ FORMATS = {
 
 def form(name: str, kernel: str) -> Format:
     """Find a format. **Raises:** DseError for an unknown name, or a kernel that it cannot hold."""
-    if name not in FORMATS:
-        raise DseError(f"format: found {name!r}, {one_of(name, FORMATS)}")
+    check_names("format", FORMATS, name)
     kernels = FORMATS[name].kernels
     if kernels and kernel not in kernels:
         raise DseError(f"format: {name}: found with {kernel}, expected {' or '.join(kernels)}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from dse.bridges.calls import best
 from dse.bridges.tables import Row
-from dse.errors import DseError, one_of
+from dse.errors import check_names
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
@@ -39,8 +39,7 @@ def configs(
     `rename` maps parameters that the kernel lacks to None. **Raises:** DseError for another name in it.
     """
     others = dict(rename or {})
-    for name in others.keys() - set(NAMES):
-        raise DseError(f"rename: found {name!r}, {one_of(name, NAMES)}")
+    check_names("rename", NAMES, *others)
 
     def renamed(row: Row) -> dict[str, int]:
         named = {others.get(name, name): value for name, value in configuration(row).items()}

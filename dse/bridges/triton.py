@@ -140,14 +140,18 @@ class Pruner:
 
 
 class CallPruner(Pruner):
-    """A pruner for a kernel without a description, by its code and the arguments of the launch.
+    """A function for `early_config_prune` of `triton.autotune`, with a method for its `perf_model`.
+
+    `function` is a kernel without a description, decorated or not, or a function that returns it, for use
+    before the kernel is defined. With probability 1 - `risk`, one configuration kept is `within` this share
+    of the fastest. Arguments and grid (unless stated here) are those of the launch that triggers autotuning.
 
     **Raises:** DseError for a missing argument.
     """
 
     def __init__(
         self,
-        kernel: Any,
+        function: Any,
         gpu: str | Path | GpuFile,
         model: str | Model = "phase",
         *,
@@ -157,13 +161,12 @@ class CallPruner(Pruner):
         compiled: int | None = COMPILED,
     ) -> None:
         super().__init__(Predictor(None, gpu, model), self._settings, risk, within)
-        self.kernel_or_function, self.grid, self.compiled = kernel, grid, compiled
+        self.function, self.grid, self.compiled = function, grid, compiled
 
     @property
     def kernel(self) -> Any:
         """The kernel; a decorator precedes it, and passes a function that returns it."""
-        kernel = self.kernel_or_function
-        return kernel() if isinstance(kernel, FunctionType) else kernel
+        return self.function() if isinstance(self.function, FunctionType) else self.function
 
     def _settings(self, config: Any) -> dict[str, Any]:
         """Return a configuration's settings, without arguments of the launch."""

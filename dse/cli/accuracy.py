@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CommandGroup, JsonOption
+from dse.cli.options import App, CommandGroup, JsonOption
 from dse.core.files import around, fill
 from dse.errors import DseError, one_line
 from dse.models import DEFAULT, MODELS
@@ -30,13 +30,8 @@ class _FolderOrCommand(CommandGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    name="accuracy",
-    cls=_FolderOrCommand,
-    subcommand_metavar="DIR | COMMAND [ARGS]...",
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-)
+_METAVAR = "DIR | COMMAND [ARGS]..."
+app = App(name="accuracy", cls=_FolderOrCommand, subcommand_metavar=_METAVAR, no_args_is_help=True)
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="One folder a space, in it one CSV or Parquet file a GPU.")
@@ -55,8 +50,8 @@ def accuracy() -> None:
     """Score models on the measured spaces of a folder (`dse accuracy DIR`), or by a subcommand."""
 
 
-@app.command(
-    epilog="Examples: [bold]dse accuracy DIR --model phase --model volkov[/bold]; "
+@app.subcommand(
+    "Examples: [bold]dse accuracy DIR --model phase --model volkov[/bold]; "
     "[bold]dse accuracy DIR --source --set use_shmem=1 --page docs/accuracy.md[/bold]"
 )
 def spaces(
@@ -119,8 +114,8 @@ def spaces(
         conclude(finding, sure="nothing was fitted", then="dse accuracy tuning DIR scores tuning with it")
 
 
-@app.command(
-    epilog="Examples: [bold]dse accuracy tuning DIR --only A100 --seeds 1[/bold]; "
+@app.subcommand(
+    "Examples: [bold]dse accuracy tuning DIR --only A100 --seeds 1[/bold]; "
     "[bold]dse accuracy tuning DIR --page docs/accuracy_tuning.md[/bold]"
 )
 def tuning(
@@ -184,8 +179,8 @@ def tuning(
         conclude(finding, sure=f"mean of {seeds} seeds")
 
 
-@app.command(
-    epilog="Examples: [bold]dse accuracy teg[/bold]; [bold]dse accuracy teg --page docs/accuracy.md[/bold]"
+@app.subcommand(
+    "Examples: [bold]dse accuracy teg[/bold]; [bold]dse accuracy teg --page docs/accuracy.md[/bold]"
 )
 def teg(json: JsonOption = False, page: PageOption = None) -> None:
     """Score all models on the TEG paper's Tables 2 to 5, part of the package: mean errors in percent.

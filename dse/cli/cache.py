@@ -4,14 +4,11 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.core.files import cache_folder, files_within, is_folder
 
-app = typer.Typer(rich_markup_mode="rich")
 
-
-@app.command(epilog="Examples: [bold]dse cache[/bold]; [bold]dse cache --clear[/bold]")
-@grouped
+@command("Examples: [bold]dse cache[/bold]; [bold]dse cache --clear[/bold]")
 def cache(
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,

@@ -7,25 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, grouped
+from dse.cli.options import Output, command
 from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
     from dse.kernels.description import Description
 
-app = typer.Typer(rich_markup_mode="rich")
-
 _HOTTEST = 20  # lines of source in a table
 
 
-@app.command(
-    epilog="Example: [bold]dse characterise transpose --gpu a100-pcie-40gb --set tile=64[/bold]; "
+@command(
+    "Example: [bold]dse characterise transpose --gpu a100-pcie-40gb --set tile=64[/bold]; "
     "[bold]dse characterise T1.json -g a100-pcie-40gb --all --out counts.parquet[/bold]; "
     "[bold]dse characterise saxpy.cu -g a100-pcie-40gb --block 256 --grid 4096 --arg n=1048576 "
     "--explain[/bold]"
 )
-@grouped
 def characterise(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,

@@ -9,7 +9,7 @@ import typer
 import typer.core
 import typer.main
 
-from dse.cli.options import MORE, CommandGroup, flow
+from dse.cli.options import MORE, CommandGroup
 from dse.errors import DseError
 
 # A command is a row here and a module of dse.cli. `dse --help` lists them in this order.
@@ -53,9 +53,9 @@ LEAST_BYTES = {"RLIMIT_AS": (2.0e9, "ulimit -v"), "RLIMIT_DATA": (1.0e9, "ulimit
 
 def command(name: str) -> Any:
     """Import a command of COMMANDS as a typer command."""
-    holder = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
-    holder.add_typer(import_module(f"dse.cli.{name}").app)
-    flow(holder)
+    holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    module = vars(import_module(f"dse.cli.{name}"))
+    holder.add_typer(module.get("app") or module[name])
     return typer.main.get_group(holder).commands[_shown(name)]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, grouped
+from dse.cli.options import Output, command
 from dse.errors import DseError
 from dse.models import MODELS
 
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 POOR = 0.3  # rank correlation
 
-app = typer.Typer(rich_markup_mode="rich")
 
-
-@app.command(epilog="Example: [bold]dse compare convolution --gpu a100 --measured A100.csv.gz[/bold]")
-@grouped
+@command("Example: [bold]dse compare convolution --gpu a100 --measured A100.csv.gz[/bold]")
 def compare(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,

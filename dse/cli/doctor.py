@@ -11,11 +11,9 @@ from typing import Annotated, Any
 import typer
 from packaging.requirements import Requirement
 
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.core.cluster import processors
 from dse.core.files import cache_folder, files_within, may_write
-
-app = typer.Typer(rich_markup_mode="rich")
 
 PACKAGE = "gpu-dse"
 EXTRAS = {  # with their uses
@@ -35,8 +33,7 @@ BESIDE = {"pandas": "`.to_pandas()` of results"}
 PROGRAMS = {"nvidia-smi": "dse measure, which needs an NVIDIA GPU"}
 
 
-@app.command(epilog="Example: [bold]dse doctor[/bold]")
-@grouped
+@command("Example: [bold]dse doctor[/bold]")
 def doctor(
     *,
     devices: Annotated[

@@ -6,21 +6,18 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.errors import DseError
 from dse.models import DEFAULT
-
-app = typer.Typer(rich_markup_mode="rich")
 
 MOST_STARTS = 1000
 SIMULATED_SAMPLE = 50  # configurations of a file by default: each evaluation takes seconds
 
 
-@app.command(
-    epilog="Example: [bold]dse fit convolution dedispersion --gpu a100-pcie-40gb --measured conv.csv "
+@command(
+    "Example: [bold]dse fit convolution dedispersion --gpu a100-pcie-40gb --measured conv.csv "
     "--measured dedispersion.csv -o my-a100.toml[/bold]"
 )
-@grouped
 def fit(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpusOption,

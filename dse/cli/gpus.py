@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CommandGroup, Output, grouped
+from dse.cli.options import App, CommandGroup, Output, grouped
 from dse.errors import DseError, nearest
 
-app = typer.Typer(name="gpus", cls=CommandGroup, rich_markup_mode="rich")
+app = App(name="gpus", cls=CommandGroup)
 
 # From vendor data to fitted values.
 PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
@@ -18,7 +18,7 @@ PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 def gpus(
     context: typer.Context,
     *,
-    name: Annotated[str | None, typer.Option("--name", help="All GPUs with this in a name.")] = None,
+    name: Annotated[str | None, typer.Option(help="All GPUs with this in a name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs, not only those with a file.")] = False,
     output: Output,
 ) -> None:
@@ -63,8 +63,7 @@ def _number(text: str, unit: float = 1) -> float | None:
     return float(f"{float(text) * unit:.6g}") if text else None
 
 
-@app.command(epilog="Example: [bold]dse gpus show a100-pcie-40gb[/bold]")
-@grouped
+@app.subcommand("Example: [bold]dse gpus show a100-pcie-40gb[/bold]")
 def show(
     name: Annotated[str, typer.Argument(help="A GPU that `dse gpus` lists, or the path of a GPU file.")],
     *,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CommandGroup, Output, grouped
+from dse.cli.options import App, CommandGroup, Output, grouped
 
 if TYPE_CHECKING:
     from dse.kernels.description import Description
 
-app = typer.Typer(name="kernels", cls=CommandGroup, rich_markup_mode="rich")
+app = App(name="kernels", cls=CommandGroup)
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse kernels[/bold]")
@@ -35,8 +35,7 @@ def kernels(context: typer.Context, *, output: Output) -> None:
         output.conclude(f"{len(rows)} kernels", then="dse kernels show NAME, or dse rank NAME -g a100")
 
 
-@app.command(epilog="Example: [bold]dse kernels show convolution[/bold]")
-@grouped
+@app.subcommand("Example: [bold]dse kernels show convolution[/bold]")
 def show(
     name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
     *,
@@ -53,7 +52,7 @@ def show(
     output.conclude(finding, then=f"dse rank {name} -g a100")
 
 
-@app.command(epilog="Example: [bold]dse kernels check my-kernel/kernel.toml --gpu a100[/bold]")
+@app.subcommand("Example: [bold]dse kernels check my-kernel/kernel.toml --gpu a100[/bold]")
 def check(
     name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
     gpu: inputs.GpusOption,

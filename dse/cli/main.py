@@ -23,7 +23,6 @@ app = typer.Typer(
     name="dse",
     cls=Commands,
     no_args_is_help=True,
-    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CommandGroup, Output, grouped
+from dse.cli.options import App, CommandGroup, Output, grouped
 from dse.models import DEFAULT, MODELS, module
 from dse.models.about import ASPECTS
 
-app = typer.Typer(name="models", cls=CommandGroup, rich_markup_mode="rich")
+app = App(name="models", cls=CommandGroup)
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse models show mwp-cwp[/bold]")
@@ -24,8 +24,7 @@ def models(context: typer.Context, *, output: Output) -> None:
         output.conclude(finding, then="dse models show NAME says what it takes into account")
 
 
-@app.command(epilog="Example: [bold]dse models show mwp-cwp[/bold]")
-@grouped
+@app.subcommand("Example: [bold]dse models show mwp-cwp[/bold]")
 def show(
     name: Annotated[str, typer.Argument(help="A model that `dse models` lists.")], *, output: Output
 ) -> None:
@@ -64,8 +63,7 @@ def show(
     )
 
 
-@app.command(epilog="Example: [bold]dse models aspects[/bold]")
-@grouped
+@app.subcommand("Example: [bold]dse models aspects[/bold]")
 def aspects(*, output: Output) -> None:
     """Show the aspects of performance that each model takes into account, as in Table 7 of Lemeire et al."""
     declared = {name: module(name).ABOUT.aspects for name in MODELS}

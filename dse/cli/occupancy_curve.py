@@ -7,16 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.models import DEFAULT, MODELS
-
-app = typer.Typer(rich_markup_mode="rich")
 
 TABLES = (".parquet", ".csv", ".json")
 
 
-@app.command(epilog="Example: [bold]dse occupancy-curve convolution --gpu a100 -o curve.svg[/bold]")
-@grouped
+@command("Example: [bold]dse occupancy-curve convolution --gpu a100 -o curve.svg[/bold]")
 def occupancy_curve(
     kernel: inputs.KernelArgument,
     gpu: inputs.GpuOption,

@@ -141,15 +141,29 @@ def _parameters(group: type) -> list[inspect.Parameter]:
     ]
 
 
-def flow(app: typer.Typer) -> None:
-    """Unwrap paragraphs of help texts, so that help wraps them to the terminal."""
-    for command in app.registered_commands:
-        text = inspect.getdoc(command.callback) if command.callback else None
-        if text and not command.help:
-            command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-    for group in app.registered_groups:
-        if group.typer_instance:
-            flow(group.typer_instance)
+class App(typer.Typer):
+    """An application whose commands take groups of options, and whose help is wrapped to the terminal."""
+
+    def subcommand(self, epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Declare a command; see `grouped`. Paragraphs of its docstring are unwrapped."""
+
+        def declare(function: Callable[..., None]) -> Callable[..., None]:
+            paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+            text = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+            return self.command(help=text, epilog=epilog)(grouped(function))
+
+        return declare
+
+
+def command(epilog: str) -> Callable[[Callable[..., None]], App]:
+    """Declare the only command of a module: its function becomes an application."""
+
+    def declare(function: Callable[..., None]) -> App:
+        app = App()
+        app.subcommand(epilog)(function)
+        return app
+
+    return declare
 
 
 class CommandGroup(TyperGroup):

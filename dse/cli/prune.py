@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.core.files import read_json
-from dse.errors import DseError, InputWarning, one_of
-
-app = typer.Typer(rich_markup_mode="rich")
+from dse.errors import DseError, InputWarning, check_names
 
 SUFFIXES = {  # by format
     "table": (".parquet", ".csv", ".json"),
@@ -21,11 +19,10 @@ SUFFIXES = {  # by format
 }
 
 
-@app.command(
-    epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
+@command(
+    "Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
     "[bold]dse prune reduction -g a100 --measured few.csv --format t1 -o kept.json[/bold]"
 )
-@grouped
 def prune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
@@ -58,8 +55,7 @@ def prune(
     this space, and by what could still beat the measurements. If the model does not explain them, more is
     kept and a note says so. Configurations that the model deems impossible are dropped.
     """
-    if form not in SUFFIXES:
-        raise DseError(f"--format: found {form!r}, {one_of(form, SUFFIXES)}")
+    check_names("--format", SUFFIXES, form)
     if out is not None:
         from dse.report.save import suffix_of
 

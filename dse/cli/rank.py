@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import ExecutorOptions, Output, grouped
+from dse.cli.options import ExecutorOptions, Output, command
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 
     from dse.evaluate.rank import Ranking
 
-app = typer.Typer(rich_markup_mode="rich")
 
-
-@app.command(
-    epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]; "
+@command(
+    "Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]; "
     "[bold]dse rank blur.cu -g a100-pcie-40gb --tune BLOCK=64,128,256 --tune TILE=1,2,4 --block BLOCK "
     "--grid 'ceil(16777216 / (BLOCK * TILE))' --arg n=16777216[/bold]; "
     "[bold]dse rank softmax.py:softmax -g h100-sxm --signature '*fp32,*fp32,i32,i32' --constexpr "
     "BLOCK=1024,2048 --num-warps 2,4,8 --grid rows --set rows=4096 --set columns=1000[/bold]"
 )
-@grouped
 def rank(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
@@ -57,7 +54,6 @@ def rank(
     cascade: Annotated[
         str | None,
         typer.Option(
-            "--cascade",
             metavar="MODEL:KEEP,...",
             help="Models one after another, each on the candidates that the previous one kept: a count, or a "
             "share with %: phase:5%,pipeline:200. `source` is the default model on counts from source.",

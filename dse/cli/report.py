@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
+from dse.cli.options import command
 from dse.errors import DseError
 from dse.models import DEFAULT, MODELS
 
@@ -15,12 +16,8 @@ if TYPE_CHECKING:
     from dse.data.results.space import ResultSpace
     from dse.report.page import Roofline
 
-app = typer.Typer(rich_markup_mode="rich")
 
-EXAMPLE = "Example: [bold]dse report sweep.parquet -o report.html[/bold]"
-
-
-@app.command(epilog=EXAMPLE)
+@command("Example: [bold]dse report sweep.parquet -o report.html[/bold]")
 def report(
     result: Annotated[
         list[Path],
@@ -33,7 +30,7 @@ def report(
         "report.html"
     ),
     kernel: Annotated[
-        str | None, typer.Option("--kernel", help="The kernel, or its file, if results do not name it.")
+        str | None, typer.Option(help="The kernel, or its file, if results do not name it.")
     ] = None,
     gpu: Annotated[
         str | None, typer.Option("--gpu", "-g", help="The GPU, if results do not name it.")

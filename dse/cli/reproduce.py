@@ -5,17 +5,12 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import Output, grouped
-
-app = typer.Typer(rich_markup_mode="rich")
+from dse.cli.options import Output, command
 
 SHORT = ("paper", "table", "what", "printed", "ours", "why")  # columns of differing rows
 
 
-@app.command(
-    epilog="Examples: [bold]dse reproduce hong-kim --differing[/bold]; [bold]dse reproduce --sums[/bold]"
-)
-@grouped
+@command("Examples: [bold]dse reproduce hong-kim --differing[/bold]; [bold]dse reproduce --sums[/bold]")
 def reproduce(
     *,
     paper: Annotated[

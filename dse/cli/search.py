@@ -6,16 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import ExecutorOptions, Output, grouped
+from dse.cli.options import ExecutorOptions, Output, command
 from dse.models import DEFAULT
-
-app = typer.Typer(rich_markup_mode="rich")
 
 STORAGE = "sqlite:///dse-search.db"
 
 
-@app.command(epilog="Example: [bold]dse search matmul_naive matmul_tiled --gpu a100 --trials 400[/bold]")
-@grouped
+@command("Example: [bold]dse search matmul_naive matmul_tiled --gpu a100 --trials 400[/bold]")
 def search(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpuOption,

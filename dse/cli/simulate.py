@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import JsonOption
+from dse.cli.options import JsonOption, command
 from dse.errors import DseError
 
 SHARES = {  # of the makespan, with titles
@@ -18,11 +18,10 @@ SHARES = {  # of the makespan, with titles
     "same warp": "of that, same warp",
 }
 LEAST = 0.0005  # least share that is mentioned
-app = typer.Typer(rich_markup_mode="rich")
 
 
-@app.command(
-    epilog="Examples: [bold]dse simulate convolution --gpu a100 --what-if conflicts=off[/bold], "
+@command(
+    "Examples: [bold]dse simulate convolution --gpu a100 --what-if conflicts=off[/bold], "
     "[bold]dse simulate graph.toml --warps 4 --profile profile.svg[/bold], "
     "[bold]dse simulate matmul_abt --teg --what-if conflicts=off[/bold]"
 )

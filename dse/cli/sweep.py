@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import ExecutorOptions, Screen, grouped
+from dse.cli.options import ExecutorOptions, Screen, command
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
 if TYPE_CHECKING:
     from dse.explore.sweep.sweep import Sweep
 
-app = typer.Typer(rich_markup_mode="rich")
-
-EXAMPLE = (
-    "Example: [bold]dse sweep gemm --gpu a100 --gpu rtx-3090 --set m=1024,2048 --top 5 --per gpu,size[/bold]"
-)
 PER = "Axes with separate results: some of kernel, size, gpu, model; always model."
 
 
-@app.command(epilog=EXAMPLE)
-@grouped
+@command(
+    "Example: [bold]dse sweep gemm --gpu a100 --gpu rtx-3090 --set m=1024,2048 --top 5 --per gpu,size[/bold]"
+)
 def sweep(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpusOption,
@@ -36,9 +32,7 @@ def sweep(
             help="Values of a parameter or a problem size, one or several; repeatable.",
         ),
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", metavar="K", help="The K fastest of each group.", min=1)
-    ] = None,
+    top: Annotated[int | None, typer.Option(metavar="K", help="The K fastest of each group.", min=1)] = None,
     pareto: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +43,7 @@ def sweep(
     counts: Annotated[
         bool, typer.Option("--counts", help="Numbers of valid configurations, by limiter.")
     ] = False,
-    per: Annotated[str | None, typer.Option("--per", metavar="NAMES", help=PER)] = None,
+    per: Annotated[str | None, typer.Option(metavar="NAMES", help=PER)] = None,
     where: Annotated[
         str | None,
         typer.Option(metavar="EXPRESSION", help="Keep only matching rows: 'time_s < 1e-3 and possible'."),

@@ -8,14 +8,12 @@ import typer
 
 from dse.bridges.tables import EXPERTS, FORMATS, PRODUCT, BestConfigurations, Format, form
 from dse.cli import inputs
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.core.files import replacing
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 
 if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
-
-app = typer.Typer(rich_markup_mode="rich")
 
 TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # as tuned by vLLM
 MATRIX = (*EXPERTS, "mm")  # with closed forms
@@ -24,15 +22,14 @@ BY_TIMES = "By measured times"  # a panel of --help-all
 RUNS = 20  # of a command, per batch size
 
 
-@app.command(
-    epilog="Example: [bold]dse table moe --gpu b200 --set E=256 --set N=512 --set K=7168 --set topk=8 "
+@command(
+    "Example: [bold]dse table moe --gpu b200 --set E=256 --set N=512 --set K=7168 --set topk=8 "
     "--dtype fp8_w8a8 --block 128x128 --format vllm -o configs[/bold]; "
     "[bold]dse table w8a8 -g h20 --set N=7168 --set K=2048 --dtype fp8_w8a8 --block 128x128 "
     "--measured times.csv[/bold]; [bold]dse table gemm -g a4000 --for m=1024,4096 --for n=1024,4096 "
     "--format triton -o tables[/bold]; [bold]dse table inductor -g h100-sxm --shapes shapes.csv "
     "-o table.json[/bold]"
 )
-@grouped
 def table(
     kernel: Annotated[
         str,
@@ -223,9 +220,7 @@ def _of_any(
     counts, problem = inputs.kernel(name, inputs.settings(fixed), source=source)
     if not lists:
         raise DseError(f"--for: found none, expected NAME=V1,V2,... of {', '.join(problem)}")
-    for size in lists:
-        if size not in problem:
-            raise DseError(f"--for: found {size!r}, {one_of(size, problem)}")
+    check_names("--for", problem, *lists)
     from dse import api
     from dse.report.show import progress
 

@@ -8,20 +8,17 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, grouped
+from dse.cli.options import Output, command
 from dse.errors import DseError
-
-app = typer.Typer(rich_markup_mode="rich")
 
 MOST = 65_536  # configurations to choose from
 
 
-@app.command(
-    epilog="Example: [bold]dse tune convolution --gpu a4000 --budget 20 --replay A4000.csv.gz[/bold]; "
+@command(
+    "Example: [bold]dse tune convolution --gpu a4000 --budget 20 --replay A4000.csv.gz[/bold]; "
     "[bold]dse tune reduction -g a100 --command 'python bench.py {block} {items}' --unit ms "
     "--journal reduction.jsonl[/bold]"
 )
-@grouped
 def tune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,

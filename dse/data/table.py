@@ -71,16 +71,6 @@ class Table:
         columns = {name: _column([row.get(name) for row in rows]) for name in names}
         return cls(path, pa.table(columns), decimal)
 
-    @classmethod
-    def of_csv(cls, path: Path, text: str) -> "Table":
-        """Read CSV, as `safe_readers.csv_table`."""
-        return cls(path, *safe_readers.csv_table(path, text))
-
-    @classmethod
-    def of_parquet(cls, path: Path, content: bytes | None = None, **limits: Any) -> "Table":
-        """Read a Parquet file or its content, as `safe_readers.parquet` within the same `limits`."""
-        return cls(path, safe_readers.parquet(path, content, **limits))
-
     @property
     def names(self) -> list[str]:
         """The names of the columns."""

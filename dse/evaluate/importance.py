@@ -49,16 +49,13 @@ def importance(
         ran = np.isfinite(seconds) & (seconds > 0)
         y = np.log(seconds[ran])
         variance = y.var() if len(y) else 0.0
+        shares[model] = {}
         if variance <= 1e-18 or len(y) < FEWEST:
-            shares[model] = {}
             continue
-        shares[model] = {
-            name: Share(
-                1.0 - within(codes[name][ran], y)[0] / variance,
-                _total(others[name][ran], y, variance),
-            )
-            for name in codes
-        }
+        for name, values in codes.items():
+            own = 1.0 - within(values[ran], y)[0] / variance
+            left, shared = within(others[name][ran], y)
+            shares[model][name] = Share(own, left / variance if shared >= ENOUGH else float("nan"))
     return shares
 
 
@@ -68,11 +65,6 @@ def _others(name: str, codes: Mapping[str, np.ndarray], whole: np.ndarray, strid
         return np.unique(whole - codes[name] * stride, return_inverse=True)[1]
     rest = np.stack([values for other, values in codes.items() if other != name], axis=1)
     return np.unique(rest, axis=0, return_inverse=True)[1].ravel()
-
-
-def _total(groups: np.ndarray, y: np.ndarray, variance: float) -> float:
-    left, shared = within(groups, y)
-    return left / variance if shared >= ENOUGH else float("nan")
 
 
 def within(groups: np.ndarray, y: np.ndarray) -> tuple[float, float]:

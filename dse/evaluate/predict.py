@@ -1,7 +1,7 @@
 """Predictions of one model for configurations of one kernel, differentiable with respect to the GPU."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -93,8 +93,14 @@ def predict(
     registered, sizes = get(model), sizes_of(kernel, problem)
     columns = _columns(kernel, parameters) if parameters else configurations(kernel, problem)
     scalar = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
-    request = _Request(files, kernel, columns, registered, sizes, progress)
-    predicted = _traced(request) if any(map(traced, files)) else _evaluated(request)
+    if any(map(traced, files)):
+        predicted = _traced(kernel, registered, files, columns, sizes, progress)
+    else:
+        gpus_read = stack([file.gpu for file in files])
+        evaluation = evaluate(kernel, (registered,), gpus_read, columns, sizes, progress)
+        names = ("resources", "warps_per_sm", "occupancy", "limiter", "possible")
+        predicted = {name: getattr(evaluation, name) for name in names}
+        predicted |= vars(evaluation.forecasts[registered.name])
     predicted["resources"] = {name: predicted["resources"][name] for name in RESOURCES}
 
     def shaped(x: Any) -> Any:
@@ -138,35 +144,22 @@ def _numbers(where: str, values: Any) -> np.ndarray:
     return whole if (whole == array).all() else array
 
 
-class _Request(NamedTuple):
-    """One model on GPUs for the configurations [L] of a kernel."""
-
-    files: Sequence[GpuFile]
-    kernel: Counts
-    columns: Mapping[str, np.ndarray]
-    model: Model
-    sizes: Mapping[str, Number]
-    progress: Progress
-
-
-def _evaluated(request: _Request) -> dict[str, Any]:
-    """Predict on GPUs with concrete numbers, in chunks of a compiled shape. Arrays [G, L]."""
-    gpus, model = stack([file.gpu for file in request.files]), request.model
-    evaluation = evaluate(request.kernel, (model,), gpus, request.columns, request.sizes, request.progress)
-    names = ("resources", "warps_per_sm", "occupancy", "limiter", "possible")
-    return {name: getattr(evaluation, name) for name in names} | vars(evaluation.forecasts[model.name])
-
-
-def _traced(request: _Request) -> dict[str, Any]:
-    """As `_evaluated`, while JAX traces the GPUs' numbers; all configurations at once."""
-    model = request.model
+def _traced(
+    kernel: Counts,
+    model: Model,
+    files: Sequence[GpuFile],
+    columns: Mapping[str, np.ndarray],
+    sizes: Mapping[str, Number],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Predict while JAX traces the GPUs' numbers; all configurations at once."""
     if not model.differentiable:
         raise DseError(f"model: found {model.name}, which is simulated, expected a closed form for gradients")
-    count = len(next(iter(request.columns.values())))
-    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in request.files))
+    count = len(next(iter(columns.values())))
+    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in files))
     with in_64_bits(), jax.ensure_compile_time_eval():
-        known = stack([origin(file).gpu for file in request.files])
-        counted = request.kernel.count(request.columns, known, request.sizes, request.progress)
+        known = stack([origin(file).gpu for file in files])
+        counted = kernel.count(columns, known, sizes, progress)
         batch = counted.batch.take(np.arange(count)).on(column(known))
     batch = jax.tree.map(jnp.asarray, batch)
     launch, possible, facts = place_launches(numbers, batch.resources, batch.kernel.work)

@@ -9,7 +9,7 @@ from typing import Any
 from dse import kernels
 from dse.core.files import given_path, is_file
 from dse.data.tables import Result
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names, one_of
 from dse.evaluate import whatif
 from dse.evaluate.curve import fastest, place_launch
 from dse.hardware.gpus import GpuFile
@@ -236,8 +236,7 @@ def of_kernel(
 def check(settings: Mapping[str, Any]) -> Settings:
     """Return the simulator's settings. **Raises:** DseError for an unknown scheduler or order."""
     for name, allowed in (("scheduler", SCHEDULERS), ("order", ORDERS)):
-        if settings.get(name, allowed[0]) not in allowed:
-            raise DseError(f"{name}: found {settings[name]!r}, {one_of(str(settings[name]), allowed)}")
+        check_names(name, allowed, settings.get(name, allowed[0]))
     return Settings(**{name: value for name, value in settings.items() if name != "warps"})
 
 

@@ -13,14 +13,14 @@ For a graph: `SUBSYSTEM.lambda`, `SUBSYSTEM.Lambda`, `issue_limit`, `warps`, `sl
 `order`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.simulator import Case
 from dse.simulator.case.program import ORDERS, SCHEDULERS
 from dse.simulator.pipeline import Settings
@@ -52,30 +52,31 @@ def split(text: str) -> tuple[str, str]:
 def of_kernel(setup: Setup, text: str) -> Setup:
     """Apply one change to a setup. **Raises:** DseError for an unknown or invalid change."""
     name, value = split(text)
+    where = f"what_if: {text}"
     name, field = (part.strip() for part in name.partition(".")[::2])
     gpu, kernel, launch = setup.gpu, setup.kernel, setup.launch
     if field:
-        _one_of(name, (*CLASSES, "tensor"), text)
-        _one_of(field, TERMS, text)
+        check_names(where, (*CLASSES, "tensor"), name)
+        check_names(where, TERMS, field)
         if name == "tensor" and not value.endswith("x"):
-            raise DseError(f"what_if: {text}: found {value}, expected a factor of its cycles, as in 2x")
+            raise DseError(f"{where}: found {value}, expected a factor of its cycles, as in 2x")
         per_class = getattr(gpu, TERMS[field])
         classes = TENSOR if name == "tensor" else (name,)
-        new = {pipe: _number(value, text, getattr(per_class, pipe)) for pipe in classes}
+        new = {pipe: _number(value, where, getattr(per_class, pipe)) for pipe in classes}
         return replace(setup, gpu=replace(gpu, **{TERMS[field]: replace(per_class, **new)}))
-    _one_of(name, (*SWITCHES, "issue_limit", "blocks", *CHOICES), text)
+    check_names(where, (*SWITCHES, "issue_limit", "blocks", *CHOICES), name)
     if name in CHOICES:
-        _one_of(value, CHOICES[name], text)
+        check_names(where, CHOICES[name], value)
         return replace(setup, settings=replace(setup.settings, **{name: value}))
     if name == "issue_limit":
-        return replace(setup, gpu=replace(gpu, issue_limit=_number(value, text, gpu.issue_limit, above=0.0)))
+        return replace(setup, gpu=replace(gpu, issue_limit=_number(value, where, gpu.issue_limit, above=0.0)))
     if name == "blocks":
-        blocks = _number(value, text, launch.resident_blocks, above=0.0)
+        blocks = _number(value, where, launch.resident_blocks, above=0.0)
         if float(blocks) % 1:
-            raise DseError(f"what_if: {text}: found {value}, expected a whole number of blocks")
+            raise DseError(f"{where}: found {value}, expected a whole number of blocks")
         total = launch.resident_blocks * launch.waves
         return replace(setup, launch=replace(launch, resident_blocks=blocks, waves=total / blocks))
-    _one_of(value, ("off",), text)
+    check_names(where, ("off",), value)
     return replace(setup, kernel=_without(name, kernel))
 
 
@@ -98,51 +99,47 @@ def _without(name: str, kernel: Kernel) -> Kernel:
 def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
     """Apply one change to a case. **Raises:** DseError for an unknown or invalid change."""
     name, value = split(text)
+    where = f"what_if: {text}"
     name, field = (part.strip() for part in name.partition(".")[::2])
     if field:
-        _one_of(name, subsystems, text)
-        _one_of(field, TERMS, text)
+        check_names(where, subsystems, name)
+        check_names(where, TERMS, field)
         number = list(subsystems).index(name)
         attribute = {"lambda": "throughput_cycles", "Lambda": "latency_cycles"}[field]
         programs = []
         for program in case.programs:
             old = getattr(program, attribute)
-            new = np.where(program.subsystem == number, _number(value, text, old), old)
+            new = np.where(program.subsystem == number, _number(value, where, old), old)
             programs.append(replace(program, **{attribute: new}))
         return replace(case, programs=tuple(programs))
-    _one_of(name, ("issue_limit", "warps", "slots", "groups", *CHOICES), text)
+    check_names(where, ("issue_limit", "warps", "slots", "groups", *CHOICES), name)
     if name in CHOICES:
-        _one_of(value, CHOICES[name], text)
+        check_names(where, CHOICES[name], value)
         return replace(case, **{name: value})
-    number = float(_number(value, text, np.asarray(float(getattr(case, name))), above=0.0))
+    number = float(_number(value, where, np.asarray(float(getattr(case, name))), above=0.0))
     if name == "issue_limit":
         return replace(case, issue_limit=number)
     if number % 1:
-        raise DseError(f"what_if: {text}: found {value}, expected a whole number")
+        raise DseError(f"{where}: found {value}, expected a whole number")
     changed: Mapping[str, int] = {name: int(number)}
     if name == "slots":
         changed = {"slots": int(number), "groups": max(case.groups, int(number))}
     try:
         return replace(case, **changed)
     except DseError as error:
-        raise DseError(f"what_if: {text}: {error}") from None
+        raise DseError(f"{where}: {error}") from None
 
 
-def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
+def _number(value: str, where: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
     """Parse a number, or a factor of the old one, in the shape and type of the old one."""
     times = value.endswith("x")
     try:
         number = float(value.removesuffix("x"))
     except ValueError:
-        raise DseError(f"what_if: {text}: found {value!r}, expected a number, or one with an x") from None
+        raise DseError(f"{where}: found {value!r}, expected a number, or one with an x") from None
     if not np.isfinite(number) or number < 0 or (above is not None and number <= above):
         allowed = "0 or more" if above is None else f"above {above:g}"
-        raise DseError(f"what_if: {text}: found {value}, expected a finite number, {allowed}")
+        raise DseError(f"{where}: found {value}, expected a finite number, {allowed}")
     # In NumPy, since JAX would round a graph's numbers to its own precision.
     old = np.asarray(old)
     return np.asarray(old * number if times else np.full_like(old, number), old.dtype)
-
-
-def _one_of(name: str, allowed: Collection[str], text: str) -> None:
-    if name not in allowed:
-        raise DseError(f"what_if: {text}: found {name!r}, {one_of(name, allowed)}")

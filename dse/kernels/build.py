@@ -7,7 +7,7 @@ from typing import Any
 from dse.core.space.expression import Expression, parse
 from dse.errors import DseError
 from dse.kernels import schema
-from dse.kernels.description import ArrayArgument, Build, DescriptorArgument
+from dse.kernels.description import ArrayArgument, Build, DescriptorArgument, row_major
 
 TRITON = ".py"  # suffix of sources without a stated block: Triton chooses it
 
@@ -39,16 +39,10 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
                     f"{path}: source.{field}: found {len(value.block)} sizes in block,"
                     f" expected {len(value.shape)}, as in shape"
                 )
-            shape = [parsed(f"{field}.shape", size) for size in value.shape]
-            inner = [
-                " * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))
-            ]
-            return DescriptorArgument(
-                type=value.type,
-                shape=tuple(shape),
-                strides=tuple(parsed(f"{field}.shape", text) for text in inner),
-                block=tuple(parsed(f"{field}.block", size) for size in value.block),
-            )
+            shape = tuple(parsed(f"{field}.shape", size) for size in value.shape)
+            strides = row_major(shape, f"{path}: source.{field}.shape")
+            block = tuple(parsed(f"{field}.block", size) for size in value.block)
+            return DescriptorArgument(value.type, shape, strides, block)
         if not isinstance(value, schema.ArrayTable):
             return parsed(field, value)
         values = value.values

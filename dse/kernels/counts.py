@@ -20,7 +20,7 @@ import numpy as np
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
 from dse.core.space.space import Space
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.hardware.gpus import column
 from dse.types import Gpu, Kernel, Resources
 
@@ -151,8 +151,7 @@ def sizes_of(kernel: Counts, changed: Mapping[str, Number] | None = None) -> dic
     """Return a kernel's problem sizes with changes. **Raises:** DseError for an unknown size or no number."""
     sizes = dict(kernel.problem)
     for name, value in (changed or {}).items():
-        if name not in sizes:
-            raise DseError(f"{kernel.name}: problem: found {name!r}, {one_of(name, sizes)}")
+        check_names(f"{kernel.name}: problem", sizes, name)
         if not (isinstance(value, Real) and isfinite(value)):
             raise DseError(f"{kernel.name}: problem: {name}: found {value!r}, expected a number")
     return sizes | dict(changed or {})

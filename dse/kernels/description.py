@@ -106,6 +106,12 @@ class DescriptorArgument:
     block: tuple[Expression, ...]  # elements loaded or stored at a time
 
 
+def row_major(shape: Sequence[Expression], where: str) -> tuple[Expression, ...]:
+    """Return the strides of an array without gaps, in elements. **Raises:** DseError naming `where`."""
+    inner = (" * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape)))
+    return tuple(parse(stride, where) for stride in inner)
+
+
 @dataclass(frozen=True)
 class Members:
     """A structure passed by value; its members are arguments of their own, after those of the kernel."""

@@ -8,7 +8,7 @@ from typing import Any
 from dse.core.files import file_below
 from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.space import Space, values_of
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names, one_of
 from dse.kernels import schema
 from dse.kernels.build import read_build
 from dse.kernels.counts import Alias
@@ -166,8 +166,7 @@ def _alias(path: Path, name: str, alias: schema.AliasTable, ours: Collection[str
     filled: dict[str, str] = {}
     targets = [(f"rename.{column}", target) for column, target in alias.rename.items()]
     for field, target in [*targets, *((f"set.{target}", target) for target in alias.set)]:
-        if target not in ours:
-            raise DseError(f"{where}.{field}: found {target!r}, {one_of(target, ours)}")
+        check_names(f"{where}.{field}", ours, target)
         if target in filled:
             raise DseError(f"{where}.{field}: found {target!r} again, expected it once; see {filled[target]}")
         filled[target] = field

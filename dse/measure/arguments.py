@@ -41,9 +41,8 @@ class TimingJob:
 
 _SCRATCH = -1  # index of the compiler's scratch memory, which is no argument
 _NORMAL = 2**22 + 15  # random numbers that longer arrays repeat: odd, so that rows differ
-_CALLED = {f"fp{bits}": f"float{bits}" for bits in (16, 32, 64)} | {
-    "bf16": "bfloat16"
-}  # Triton's name: NumPy's
+# Triton's name: NumPy's.
+_CALLED = {f"fp{bits}": f"float{bits}" for bits in (16, 32, 64)} | {"bf16": "bfloat16"}
 _CALLED |= {"fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2"}
 
 

@@ -30,14 +30,7 @@ Number = int | float
 FORMAT = 1
 _LIST = "built.json"
 MOST_BYTES = 1 << 30  # of a file's contents
-_KEPT = (
-    "kernel",
-    "digest",
-    "compiler",
-    "sizes",
-    "names",
-    "parameters",
-)  # fields of a space, stored unchanged
+_KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # fields of a space, unchanged
 
 
 @dataclass(frozen=True)

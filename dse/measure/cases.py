@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.data.safe_readers import text
+from dse.data.safe_readers import csv_table, text
 from dse.data.table import Table, as_integers
 from dse.data.tables import rows_of
 
@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 24
 
 def read(path: Path) -> list[dict[str, Number]]:
     """Read the cases of a file, in its order. **Raises:** DseError that names file, row and column."""
-    table = Table.of_csv(path, text(path, MOST_BYTES))
+    table = Table(path, *csv_table(path, text(path, MOST_BYTES)))
     if table.rows > MOST:
         table.fail("rows", f"found {table.rows:,}, expected at most {MOST:,}")
     columns = {name: as_integers(table.complete(name)) for name in table.names}

@@ -20,16 +20,10 @@ from dse.errors import DseError
 Dimensions = tuple[int, int, int]
 Argument = np.generic | np.ndarray | int  # an int is the address of a buffer
 
-_AHEAD_NS, _LAUNCH_NS = (
-    100_000,
-    20_000,
-)  # upper bounds of the processor's time before the first launch, and for each launch
-_MAPPED = {
-    "int8": "UINT8",
-    "float8_e4m3fn": "UINT8",
-    "float8_e5m2": "UINT8",
-    "int16": "UINT16",
-}  # types with the same bits
+# Upper bounds of the processor's time before the first launch, and for each launch.
+_AHEAD_NS, _LAUNCH_NS = 100_000, 20_000
+# Types with the same bits.
+_MAPPED = {"int8": "UINT8", "float8_e4m3fn": "UINT8", "float8_e5m2": "UINT8", "int16": "UINT16"}
 _REFUSED = frozenset(  # errors of one call, after which others work; any other error ends the context
     f"CUDA_ERROR_{name}"
     for name in (

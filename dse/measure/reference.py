@@ -3,10 +3,12 @@
 In double precision, except where the kernel's rounding decides which data it reads (dedispersion).
 """
 
+from functools import partial
+
 import numpy as np
 
 from dse.measure.checking import CheckedLaunch, Names, Reference, dots, product
-from dse.measure.reference_triton import OF_TRITON
+from dse.measure.reference_triton import OF_TRITON, matmul
 
 
 def _convolution(case: CheckedLaunch) -> np.ndarray:
@@ -36,12 +38,6 @@ def _gemm(case: CheckedLaunch) -> np.ndarray:
     of_b, of_a = np.divmod(case.at, m)
     a, b = case.arrays[0].reshape(k, m), case.arrays[1].reshape(k, n)
     return dots(a.T, of_a, b.T, of_b) + case.arrays[2][case.at]
-
-
-def _matmul(case: CheckedLaunch) -> np.ndarray:
-    m, n, k = case.size("m"), case.size("n"), case.size("k")
-    row, column = np.divmod(case.at, n)
-    return dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
 
 
 def _histogram(case: CheckedLaunch) -> np.ndarray:
@@ -121,8 +117,8 @@ REFERENCES = {
     "dedispersion": Reference(1, product("samples", "dms"), _dedispersion, tolerance=0, types={0: "uint8"}),
     "gemm": Reference(2, product("m", "n"), _gemm, adds=True),
     "histogram": Reference(1, product("bins"), _histogram, tolerance=0, types={1: "uint32"}),
-    "matmul_naive": Reference(2, product("m", "n"), _matmul),
-    "matmul_tiled": Reference(2, product("m", "n"), _matmul),
+    "matmul_naive": Reference(2, product("m", "n"), partial(matmul, sizes="mnk")),
+    "matmul_tiled": Reference(2, product("m", "n"), partial(matmul, sizes="mnk")),
     "nbody": Reference(1, lambda values: 4 * int(values["count"]), _nbody, tolerance=1e-3),
     "prefix_sum": Reference(1, product("count"), _prefix_sum, depends=("block", "items")),
     "reduction": Reference(1, _parts, _reduction, depends=("block", "items")),

@@ -7,8 +7,9 @@ from dse.measure.checking import CheckedLaunch, Reference, dots, product
 HALF = 5e-3  # tolerance of single-precision sums rounded to float16
 
 
-def _matmul(case: CheckedLaunch) -> np.ndarray:
-    m, n, k = case.size("M"), case.size("N"), case.size("K")
+def matmul(case: CheckedLaunch, sizes: str = "MNK") -> np.ndarray:
+    """Multiply the first two arrays; `sizes` are the letters of M, N and K."""
+    m, n, k = map(case.size, sizes)
     row, column = np.divmod(case.at, n)
     return dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
 
@@ -75,8 +76,8 @@ OF_TRITON = {
         3, product("heads", "length", "HEAD"), _attention, depends=("HEAD", "CAUSAL"), tolerance=HALF
     ),
     "triton_layer_norm": Reference(0, product("rows", "columns"), _layer_norm, tolerance=HALF),
-    "triton_matmul": Reference(2, product("M", "N"), _matmul, tolerance=HALF),
-    "triton_matmul_tma": Reference(2, product("M", "N"), _matmul, tolerance=HALF),
+    "triton_matmul": Reference(2, product("M", "N"), matmul, tolerance=HALF),
+    "triton_matmul_tma": Reference(2, product("M", "N"), matmul, tolerance=HALF),
     "triton_moe": Reference(
         2, product("token_count", "top_k", "N"), _moe, depends=("BLOCK_M",), tolerance=HALF
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.models.pipeline import Pipeline
 from dse.models.protocol import ClosedForm, Model
 
@@ -36,17 +36,11 @@ CLOSED_FORMS = tuple(name for name, model in MODELS.items() if model.differentia
 DEFAULT = "phase"  # the most accurate without tuning, docs/accuracy.md
 
 
-def check_name(name: str) -> None:
-    """Check that a model has this name. **Raises:** DseError."""
-    if name not in MODELS:
-        raise DseError(f"model: found {name!r}, {one_of(name, MODELS)}")
-
-
 def get(model: str | Model) -> Model:
     """Return the model of a name; a model is returned as is. **Raises:** DseError for an unknown name."""
     if not isinstance(model, str):
         return model
-    check_name(model)
+    check_names("model", MODELS, model)
     return MODELS[model]
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from dse.core.precision import in_64_bits
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 
 Kind = Literal["model", "equation", "look-up", "declared", "arithmetic"]
 
@@ -144,8 +144,7 @@ PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
 
 def paper(name: str) -> ModuleType:
     """Import a paper's module, with its TITLE and TABLES. DseError for an unknown name."""
-    if name not in PAPERS:
-        raise DseError(f"paper: found {name!r}, {one_of(name, PAPERS)}")
+    check_names("paper", PAPERS, name)
     return import_module(f"dse.reproduce.{name.replace('-', '_')}")
 
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
+from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
@@ -13,9 +13,8 @@ import numpy as np
 
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
-from dse.core.space.space import Space
 from dse.errors import DseError, InputWarning
-from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
+from dse.kernels.counts import Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
 from dse.source.contract import STOPPED, Failure, Source
@@ -72,6 +71,11 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
         warnings.warn(no_contents(name, array, f"{does}: counted {how}", kind), InputWarning, stacklevel=2)
 
 
+def _described(name: str) -> Any:
+    """Return a property: a field of the kernel's description."""
+    return property(attrgetter(f"description.{name}"))
+
+
 @dataclass(frozen=True)
 class SourceKernel:
     """A kernel counted from its source, see `dse.kernels.counts.Counts`.
@@ -86,40 +90,13 @@ class SourceKernel:
     workers: int | None = None
     toolchain: Callable[[Gpu], Toolchain] = of_cuda
 
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return self.description.name
-
-    @property
-    def path(self) -> Path:
-        """The file that describes the kernel."""
-        return self.description.path
-
-    @property
-    def space(self) -> Space:
-        """The parameters with their values and constraints."""
-        return self.description.space
-
-    @property
-    def problem(self) -> tuple[tuple[str, Number], ...]:
-        """The problem sizes and their defaults."""
-        return self.description.problem
-
-    @property
-    def spaces(self) -> tuple[Alias, ...]:
-        """The names of its parameters in measured tables."""
-        return self.description.spaces
-
-    @property
-    def variant_of(self) -> str:
-        """The name of the work that it does."""
-        return self.description.variant_of
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Assumptions made where its file lacks facts, as texts for the user."""
-        return self.description.assumptions
+    name = _described("name")
+    path = _described("path")
+    space = _described("space")
+    problem = _described("problem")
+    spaces = _described("spaces")
+    variant_of = _described("variant_of")
+    assumptions = _described("assumptions")
 
     def count(
         self,

@@ -114,9 +114,8 @@ class Unstated(Enum):
     NUMBER = 0
 
 
-Argument = (
-    Number | Array | Assumed | Contents | Descriptor | Members | Unstated | tuple[Number, ...] | None
-)  # a tuple: the parts of a vector; None: an array of unknown contents
+# A tuple: the parts of a vector; None: an array of unknown contents.
+Argument = Number | Array | Assumed | Contents | Descriptor | Members | Unstated | tuple[Number, ...] | None
 
 
 def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:

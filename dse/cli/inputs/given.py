@@ -25,20 +25,14 @@ class LaunchOptions:
     panel: ClassVar = "A kernel from a source file"
 
     function: Annotated[
-        str | None,
-        typer.Option(
-            "--function", metavar="NAME", help="The kernel, if the file has several: scale, scale<4>."
-        ),
+        str | None, typer.Option(metavar="NAME", help="The kernel, if the file has several: scale, scale<4>.")
     ] = None
     block: Annotated[
         str | None,
-        typer.Option(
-            "--block", metavar="X[,Y[,Z]]", help="Threads of a block, if the file does not state them."
-        ),
+        typer.Option(metavar="X[,Y[,Z]]", help="Threads of a block, if the file does not state them."),
     ] = None
     grid: Annotated[
-        str | None,
-        typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks, if the file does not state them."),
+        str | None, typer.Option(metavar="X[,Y[,Z]]", help="Blocks, if the file does not state them.")
     ] = None
     arguments: Annotated[
         list[str] | None,
@@ -65,13 +59,11 @@ class LaunchOptions:
         ),
     ] = None
     shared: Annotated[
-        str | None,
-        typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory of a block: 4096, or 4*TILE."),
+        str | None, typer.Option(metavar="BYTES", help="Dynamic shared memory of a block: 4096, or 4*TILE.")
     ] = None
     tune: Annotated[
         list[str] | None,
         typer.Option(
-            "--tune",
             metavar="NAME=V1,V2,...",
             help="A macro of a .cu file and its values, usable in --block, --grid and --shared; repeatable.",
         ),
@@ -79,7 +71,6 @@ class LaunchOptions:
     signature: Annotated[
         str | None,
         typer.Option(
-            "--signature",
             metavar="TYPE,TYPE,...",
             help="Triton: types of the arguments, in order or as NAME=TYPE: *fp16, i32, "
             "tensordesc<fp16[M,K]>, or a number that is compiled in.",
@@ -88,23 +79,13 @@ class LaunchOptions:
     constexpr: Annotated[
         list[str] | None,
         typer.Option(
-            "--constexpr",
             metavar="NAME=V1,V2,...",
             help="Triton: a constant and its values, or one word or type; repeatable.",
         ),
     ] = None
-    num_warps: Annotated[
-        str | None,
-        typer.Option("--num-warps", metavar="V1,V2,...", help="Triton; default: 4."),
-    ] = None
-    num_stages: Annotated[
-        str | None,
-        typer.Option("--num-stages", metavar="V1,V2,...", help="Triton; default: 3."),
-    ] = None
-    num_ctas: Annotated[
-        str | None,
-        typer.Option("--num-ctas", metavar="V1,V2,...", help="Triton; default: 1."),
-    ] = None
+    num_warps: Annotated[str | None, typer.Option(metavar="V1,V2,...", help="Triton; default: 4.")] = None
+    num_stages: Annotated[str | None, typer.Option(metavar="V1,V2,...", help="Triton; default: 3.")] = None
+    num_ctas: Annotated[str | None, typer.Option(metavar="V1,V2,...", help="Triton; default: 1.")] = None
 
     def given(self, sizes: Mapping[str, "Number"] | None = None) -> "Given":
         """Convert to the library's form. Numeric constants and options of Triton are tuned, like --tune.

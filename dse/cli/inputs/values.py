@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 
 if TYPE_CHECKING:
     from dse.kernels.counts import Number
@@ -49,6 +49,5 @@ def lists(texts: Sequence[str] | None, option: str = "--set") -> dict[str, tuple
 
 def in_seconds(unit: str) -> float:
     """Return the seconds of a --unit. **Raises:** DseError for an unknown one."""
-    if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
+    check_names("--unit", UNITS, unit)
     return UNITS[unit]

@@ -2,14 +2,12 @@
 
 import os
 
-import typer
-
 from dse.cli.measure import build, gpu, space, store
-from dse.cli.options import CommandGroup
+from dse.cli.options import App, CommandGroup
 
-app = typer.Typer(name="measure", cls=CommandGroup, rich_markup_mode="rich", no_args_is_help=True)
-for command in (gpu, build, space, store):
-    app.add_typer(command.app)
+app = App(name="measure", cls=CommandGroup, no_args_is_help=True)
+for command in (gpu.gpu, build.build, space.space, store.store):
+    app.add_typer(command)
 
 
 @app.callback()

@@ -8,21 +8,18 @@ import typer
 from dse.cli import inputs
 from dse.cli.measure.options import CasesOption, KernelsArgument, SampleOption, SeedOption
 from dse.cli.measure.plans import in_words, plan_all, title
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.core.files import check_target
 from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.measure.built import BuiltSpace
 
-app = typer.Typer(rich_markup_mode="rich")
 
-
-@app.command(
-    epilog="Example: [bold]dse measure build triton_moe --cases cases.csv --gpu h100-sxm -o h100.zip[/bold]; "
+@command(
+    "Example: [bold]dse measure build triton_moe --cases cases.csv --gpu h100-sxm -o h100.zip[/bold]; "
     "there: [bold]dse measure space --built h100.zip -o moe.parquet[/bold]"
 )
-@grouped
 def build(
     names: KernelsArgument,
     gpu: inputs.GpuOption,

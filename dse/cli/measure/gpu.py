@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli.measure.options import ARCHITECTURES, ArchOption, BudgetOption, DeviceOption, DryRunOption
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -15,15 +15,12 @@ if TYPE_CHECKING:
     from dse.measure.bench.records import BenchRecording
     from dse.source.nvidia.compile.nvrtc import Compiled, Failure
 
-app = typer.Typer(rich_markup_mode="rich")
 
-
-@app.command(
-    epilog="Example: [bold]dse measure gpu -o mine.toml --records mine.parquet --report mine.html[/bold]; "
+@command(
+    "Example: [bold]dse measure gpu -o mine.toml --records mine.parquet --report mine.html[/bold]; "
     "[bold]dse measure gpu mine.parquet -o mine.toml[/bold] derives the file again; "
     "[bold]dse measure gpu --dry-run --arch 90[/bold]"
 )
-@grouped
 def gpu(
     *,
     recorded: Annotated[

@@ -18,22 +18,19 @@ from dse.cli.measure.options import (
     SeedOption,
 )
 from dse.cli.measure.plans import gpu_like, plan_all, plan_built, title
-from dse.cli.options import Screen, grouped
+from dse.cli.options import Screen, command
 from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.measure.space import SpacePlan
 
-app = typer.Typer(rich_markup_mode="rich")
 
-
-@app.command(
-    epilog="Example: [bold]dse measure space reduction -o reduction.parquet[/bold]; "
+@command(
+    "Example: [bold]dse measure space reduction -o reduction.parquet[/bold]; "
     "[bold]dse measure space gemm convolution --sample 500 --budget 300 -o spaces.parquet[/bold]; "
     "[bold]dse measure space nbody --sample 10 --occupancy-sweep -o sweep.parquet[/bold]; "
     "[bold]dse measure space --built h100.zip -o triton.parquet[/bold]"
 )
-@grouped
 def space(
     *,
     names: Annotated[

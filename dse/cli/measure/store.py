@@ -5,13 +5,10 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import Output, grouped
-
-app = typer.Typer(rich_markup_mode="rich")
+from dse.cli.options import Output, command
 
 
-@app.command(epilog="Example: [bold]dse measure store results/*.parquet results/*.toml[/bold]")
-@grouped
+@command("Example: [bold]dse measure store results/*.parquet results/*.toml[/bold]")
 def store(
     *,
     files: Annotated[

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dse.core.files import parse_json, parse_json_lines
 from dse.data.measured import kernel_tuner, ktt, nsight, t4
-from dse.data.safe_readers import MOST_BYTES, PARQUET, unzipped
+from dse.data.safe_readers import MOST_BYTES, PARQUET, csv_table, parquet, unzipped
 from dse.data.table import Table
 from dse.errors import DseError, printable
 
@@ -110,10 +110,12 @@ def _line(line: Any, number: int) -> Any:
 ROWS = (  # the first that fits wins
     Format("JSON lines", _is_lines, _lines),
     Format("JSON rows", lambda file: file.is_list, lambda file: Table.of_rows(file.path, file.json)),
-    Format("CSV", lambda file: not file.is_json, lambda file: Table.of_csv(file.path, file.text)),
+    Format(
+        "CSV", lambda file: not file.is_json, lambda file: Table(file.path, *csv_table(file.path, file.text))
+    ),
 )
 FORMATS = (
-    Format("Parquet", _is_parquet, lambda file: Table.of_parquet(file.path, file.content)),
+    Format("Parquet", _is_parquet, lambda file: Table(file.path, parquet(file.path, file.content))),
     Format("Nsight Compute's report", _is_report, lambda file: nsight.read_report(file.path)),
     ROWS[0],
     Format("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),

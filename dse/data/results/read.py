@@ -13,6 +13,7 @@ from dse.data.measured import formats
 from dse.data.results.merge import attach_measurements, merge_forecasts
 from dse.data.results.space import SCORES, UNREAD, Results, ResultSpace
 from dse.data.results.split import split_by_kernel_and_gpu
+from dse.data.safe_readers import parquet
 from dse.data.table import Table
 from dse.errors import DseError
 
@@ -48,5 +49,5 @@ def read_table(path: Path, most_rows: int = MOST_ROWS) -> Table:
         suffix = repr(path.suffix) if path.suffix else "no suffix"
         raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(SUFFIXES)}")
     if name.endswith(".parquet"):
-        return Table.of_parquet(path, without=UNREAD, rows=most_rows)
+        return Table(path, parquet(path, without=UNREAD, rows=most_rows))
     return formats.read(path, formats.ROWS)

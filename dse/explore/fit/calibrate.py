@@ -13,7 +13,7 @@ from dse.core.progress import Progress, silent
 from dse.data import measured
 from dse.data.scores import mape, spearman
 from dse.data.tables import Result
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.explore.fit import launches
 from dse.explore.fit.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
 from dse.explore.fit.launches import compiled_log_seconds
@@ -132,8 +132,7 @@ def calibrate(
             raise DseError(
                 f"shared: found {name}, expected one of the fields that are free: {', '.join(free)}"
             )
-    if method not in METHODS:
-        raise DseError(f"method: found {method!r}, {one_of(method, METHODS)}")
+    check_names("method", METHODS, method)
     random = np.random.default_rng(seed)
     read = [_data(space, files[space.gpu], sample, random) for space in spaces]
     data, ran = [part for part, _ in read], sum(count for _, count in read)

@@ -31,7 +31,7 @@ from scipy.optimize import least_squares, minimize
 
 from dse.core.precision import in_64_bits
 from dse.core.programs import kept
-from dse.errors import DseError
+from dse.errors import DseError, check_names
 from dse.explore.fit.launches import Launches, compiled_log_seconds, log_seconds
 from dse.explore.fit.posterior import sampled
 from dse.models.protocol import Model
@@ -205,8 +205,7 @@ def fit(
     and no spreads.
     `advance` is called after each of `stages(starts)`.
     """
-    if method not in METHODS:
-        raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+    check_names("method", METHODS, method)
     width, index, limits = parameters.width, parameters.index, parameters.limits
     draws = np.random.default_rng(seed).normal(size=(starts, len(width))) * width
     draws[0] = 0.0

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.hardware.gpus.tree import GpuFile, of
 from dse.types import CLASSES, TENSOR, Gpu, Kernel
 
@@ -36,9 +36,8 @@ CLOCK_WIDTH = 0.3  # for any source: the actual clock depends on power and tempe
 
 def check(names: Sequence[str], field: str = "free") -> None:
     """Check that names are in `ALL_NAMES` and unique. **Raises:** DseError."""
+    check_names(field, ALL_NAMES, *names)
     for name in names:
-        if name not in ALL_NAMES:
-            raise DseError(f"{field}: found {name!r}, {one_of(name, ALL_NAMES)}")
         if names.count(name) > 1:
             raise DseError(f"{field}: found {name!r} twice, expected each name once")
 

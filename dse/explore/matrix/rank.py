@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from dse.errors import DseError
+from dse.errors import check_names
 from dse.explore.matrix.prior import shipped
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
@@ -89,8 +89,7 @@ def scores(
     by: str = "both",
 ) -> Float[np.ndarray, "products configurations"]:
     """Return scores of configurations, lower is better: log time minus the weighted log of the prior."""
-    if by not in BY:
-        raise DseError(f"by: found {by!r}, expected one of {', '.join(BY)}")
+    check_names("by", BY, by)
     time = np.log(predict([file], products, configurations)[0])
     if by == "physics":
         return time

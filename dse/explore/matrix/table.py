@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.explore.matrix.rank import bound, predict, scores
 from dse.explore.matrix.refine import Correction, Timed, choose
 from dse.hardware.gpus import GpuFile
@@ -42,8 +42,7 @@ class Kernel:
     block: tuple[int, int] | None = None  # of scales: columns, depth
 
     def __post_init__(self) -> None:
-        if self.name not in SIZES:
-            raise DseError(f"kernel: found {self.name!r}, {one_of(self.name, SIZES)}")
+        check_names("kernel", SIZES, self.name)
         names = SIZES[self.name]
         if missing := [name for name in names if name not in self.sizes]:
             raise DseError(f"values: {missing[0]}: missing, expected {', '.join(names)}")
@@ -57,9 +56,7 @@ class Kernel:
         if self.sizes.get("topk", 0) > self.sizes.get("E", np.inf):
             most = f"at most E, which is {self.sizes['E']}"
             raise DseError(f"values: topk: found {self.sizes['topk']}, expected {most}")
-        dtypes = DTYPES if self.name == "mm" else HALVES
-        if self.dtype not in dtypes:
-            raise DseError(f"dtype: found {self.dtype!r}, {one_of(self.dtype, dtypes)}")
+        check_names("dtype", DTYPES if self.name == "mm" else HALVES, self.dtype)
         if self.block and self.name == "mm":
             raise DseError("scale_block: found with mm, expected it with moe or w8a8")
         if (self.block or self.name == "w8a8") and f"{self.dtype}_block" not in OPERANDS:

@@ -19,9 +19,8 @@ from dse.models.matrix.configuration import NAMES
 
 ALL_RUN = ("GROUP_SIZE_M",)  # irrelevant to whether a configuration runs
 
-TIMES = {"seconds": 1.0} | {
-    name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)
-}  # columns, in seconds
+# Columns, in seconds.
+TIMES = {"seconds": 1.0} | {name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)}
 
 
 def read(path: Path, kernel: Kernel, file: GpuFile) -> Timed:

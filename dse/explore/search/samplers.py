@@ -25,7 +25,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dse.core.optional import install, needs
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.explore.search.wrapping import Wrapping
 
 BEST, LATEST = 70, 30  # trials in a fit
@@ -107,8 +107,7 @@ def suitable(name: str, trials: int = FEW, goals: int = 1, variants: int = 1) ->
 
     **Raises:** DseError for another name, one whose package is missing, or CMA-ES with several objectives.
     """
-    if name not in SAMPLERS:
-        raise DseError(f"sampler: found {name!r}, {one_of(name, SAMPLERS)}")
+    check_names("sampler", SAMPLERS, name)
     if name == "cmaes" and goals > 1:
         raise DseError(f"sampler: found 'cmaes' for {goals} objectives, expected tpe, nsga2 or nsga3")
     if name == "auto":

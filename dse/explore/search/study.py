@@ -22,7 +22,7 @@ from optuna.trial import Trial, TrialState
 
 from dse.data.columns import SHORT
 from dse.data.tables import ConfigurationResult
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
 from dse.explore.search.feasible import Feasible
@@ -126,9 +126,7 @@ def objectives(text: str) -> tuple[str, ...]:
     goals = {column: goal for goal, column in COLUMN.items()}
     names = (name.strip() for name in text.split(","))
     names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
-    for name in names:
-        if name not in OBJECTIVES:
-            raise DseError(f"objective: found {name!r}, {one_of(name, OBJECTIVES, 'some of')}")
+    check_names("objective", OBJECTIVES, *names, kind="some of")
     if names[0] != "time":
         raise DseError(f"objective: found {names[0]!r} first, expected time")
     return names
@@ -158,18 +156,13 @@ def start(
     algorithm = suitable(algorithm, trials, len(goals), len(choices))
     study, kept = stored.make(metrics), None
     if storage is not None:
-        kept = stored.load(storage, name, metrics, _lists(choices))
+        named = {kernel: variant.free.items() for kernel, variant in choices.items()}
+        lists = Lists({f"{kernel}.{key}": values for kernel in named for key, values in named[kernel]})
+        kept = stored.load(storage, name, metrics, lists)
         kept.fill(study)
     known = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)) if len(choices) == 1 else ()
     study.sampler = feasible = Feasible(sampler(algorithm, seed, trials, known), choices, seed)
     return Search(study, feasible, kept, dict(choices), tuple(goals))
-
-
-def _lists(choices: Mapping[str, Variant]) -> Lists:
-    """The values of all parameters of trials: `matmul_tiled.rows`."""
-    return Lists(
-        {f"{name}.{key}": values for name, variant in choices.items() for key, values in variant.free.items()}
-    )
 
 
 def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> int:
@@ -184,8 +177,7 @@ def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> i
     for number, row in enumerate(rows, 1):
         where = f"{source}: row {number}"
         name = row.get(VARIANT) or row.get("kernel") or next(iter(search.variants))
-        if name not in search.variants:
-            raise DseError(f"{where}: variant: found {name!r}, {one_of(str(name), search.variants)}")
+        check_names(f"{where}: variant", search.variants, name)
         parameters: dict[str, Any] = {VARIANT: name} if len(search.variants) > 1 else {}
         for parameter, choices in search.variants[name].free.items():
             if row.get(parameter) is None:

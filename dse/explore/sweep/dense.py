@@ -24,10 +24,7 @@ from dse.types import Gpu, Kernel, Resources
 WIDTH = 1 << 19  # numbers in one array of counts, at most
 NUMBERS = 1 << 22  # in all arrays together, at most
 CELLS = 1 << 28  # configurations of one part, on all GPUs
-SIZE, GPU = (
-    "size of the problem",
-    "number of the GPU",
-)  # axes; not identifiers, so no parameter has these names
+SIZE, GPU = "size of the problem", "number of the GPU"  # axes: no identifiers, so no parameters' names
 
 
 def can_be_dense(kernel: Counts) -> bool:

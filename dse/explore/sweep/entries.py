@@ -47,10 +47,7 @@ def front(entries: Entries, objectives: Sequence[str]) -> Entries:
     for group in np.unique(ordered["group"]):
         members = np.flatnonzero(ordered["group"] == group)
         values = np.stack([ordered[name][members] for name in objectives], axis=1).astype(float)
-        members = members[[not _dominated(row, values) for row in values]]
+        dominated = [((values <= row).all(axis=1) & (values < row).any(axis=1)).any() for row in values]
+        members = members[~np.array(dominated)]
         kept.append(members[np.lexsort([ordered[name][members] for name in reversed(objectives)])])
     return taken(ordered, np.concatenate([np.empty(0, int), *kept]))
-
-
-def _dominated(row: np.ndarray, values: np.ndarray) -> bool:
-    return bool(((values <= row).all(axis=1) & (values < row).any(axis=1)).any())

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dse.data.columns import SHORT
 from dse.data.tables import field as described
 from dse.data.tables import rows_of
-from dse.errors import DseError, one_of
+from dse.errors import check_names
 from dse.evaluate.chunks import RESOURCES, evaluate_counted
 from dse.explore.sweep.chunk import Chunk
 from dse.explore.sweep.entries import PLACE, Entries, taken
@@ -46,9 +46,7 @@ def schema(product: SweepProduct, columns: Sequence[str] | None = None) -> pa.Sc
     if columns is None:
         return whole
     full = [name if name in whole.names else SHORT.get(name, name) for name in columns]
-    for name in full:
-        if name not in whole.names:
-            raise DseError(f"columns: found {name!r}, {one_of(name, whole.names)}")
+    check_names("columns", whole.names, *full)
     return pa.schema([whole.field(name) for name in dict.fromkeys(full)])
 
 

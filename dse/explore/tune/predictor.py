@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.explore.fit.surrogate import positions
 from dse.explore.tune.candidates import Candidates, bare, of_kernel
 from dse.hardware import gpus
@@ -90,9 +90,7 @@ class Predictor:
     ) -> tuple[dict[str, np.ndarray], dict[str, Number]]:
         """Convert the configurations to the kernel's names: its parameters, in its order, and its sizes."""
         values, problem = self.counts.space.values, dict(self.counts.problem)
-        for name in self.fixed:
-            if name not in values and name not in problem:
-                raise DseError(f"{where}: fixed: found {name!r}, {one_of(name, [*values, *problem])}")
+        check_names(f"{where}: fixed", [*values, *problem], *self.fixed)
         aliases = [Alias(self.counts.name), *self.counts.spaces]
         matches = [self._matched(alias, columns, optional) for alias in aliases]
         theirs, constants, wrong = min(matches, key=lambda match: len(match[2]))

@@ -123,7 +123,8 @@ class Tuner:
         if self._blind(times) or not ran:
             wary = WARY if times and c.informed else 1
             return wary * np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
-        waited, wider = _waited(times) - STUCK, 1.0
+        since_fastest = len(times) - 1 - int(np.argmin(list(times.values())))
+        waited, wider = since_fastest - STUCK, 1.0
         if waited > 0 and waited % 2 == 0:
             wider += WIDER * waited * self._random(measured).random()
         return self._improvement(times, self._after(times), wider)
@@ -194,8 +195,3 @@ def chance(
 
 def _ran(times: dict[int, float]) -> list[int]:
     return [index for index, seconds in times.items() if np.isfinite(seconds)]
-
-
-def _waited(times: dict[int, float]) -> int:
-    """Count the measurements since the fastest."""
-    return len(times) - 1 - int(np.argmin(list(times.values())))

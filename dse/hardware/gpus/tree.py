@@ -211,13 +211,8 @@ def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
     return build(file.path, file.header, entries, file.gpu.clock.dtype)
 
 
-def _flatten(file: GpuFile) -> tuple[tuple[dict[str, Any]], _Origin]:
-    return (dict(file.numbers),), _Origin(origin(file))
-
-
-def _with_names(file: GpuFile) -> tuple[list[tuple[Any, dict[str, Any]]], _Origin]:
-    [numbers], static = _flatten(file)
-    return [(GetAttrKey("numbers"), numbers)], static
+def _flatten(file: GpuFile) -> tuple[list[tuple[Any, dict[str, Any]]], _Origin]:
+    return [(GetAttrKey("numbers"), dict(file.numbers))], _Origin(origin(file))
 
 
 def _unflatten(static: _Origin, children: Any) -> Changed:
@@ -226,4 +221,4 @@ def _unflatten(static: _Origin, children: Any) -> Changed:
 
 
 for kind in (GpuFile, Changed):
-    jax.tree_util.register_pytree_with_keys(kind, _with_names, _unflatten, _flatten)
+    jax.tree_util.register_pytree_with_keys(kind, _flatten, _unflatten)

@@ -94,15 +94,12 @@ def of_pipe(recording: BenchRecording, name: str) -> tuple[Value, Value]:
     records = _some(recording, "pipes", **{"class": name})
     best = min(records, key=cycles_of)
     warps, chains = best.parameters["warps"], best.parameters["chains"]
-    rule = f"least cycles of an SM for {_units(units)}, at {warps} warps, {chains} independent each"
+    passes = f", over {units} passes" if units > 1 else ""
+    rule = f"least cycles of an SM for one{passes}, at {warps} warps, {chains} independent each"
     throughput = Value(cycles_of(best) / units, "cycles", best.repeats.spread, rule)
     [alone] = _some(recording, "pipes", **{"class": name, "chains": 1, "warps": 1})
     rule = "cycles from one to the next of a chain, one warp"
     return throughput, Value(cycles_of(alone), "cycles", alone.repeats.spread, rule)
-
-
-def _units(units: int) -> str:
-    return "one" if units == 1 else f"one, over {units} passes"
 
 
 def interval(recording: BenchRecording, name: str) -> float:

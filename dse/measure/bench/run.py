@@ -13,6 +13,7 @@ import numpy as np
 
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Benchmark
+from dse.measure.bench.gpu_file import LIMITS
 from dse.measure.bench.records import BenchmarkRecord, BenchRecording, Parameter
 from dse.measure.device import Argument, Device, DeviceError, LoadedCode, driver_takes
 from dse.measure.statistics import Repeats, repeat
@@ -26,20 +27,8 @@ LINE = 128  # bytes from one pointer of a chase to the next
 FACTOR = 1664525  # a multiple of four plus one, see chase.cu
 TRIPS = 32
 ATTRIBUTES = (
-    "MULTIPROCESSOR_COUNT",
-    "CLOCK_RATE",
-    "MEMORY_CLOCK_RATE",
-    "GLOBAL_MEMORY_BUS_WIDTH",
-    "L2_CACHE_SIZE",
-    "WARP_SIZE",
-    "MAX_THREADS_PER_BLOCK",
-    "MAX_THREADS_PER_MULTIPROCESSOR",
-    "MAX_BLOCKS_PER_MULTIPROCESSOR",
-    "MAX_REGISTERS_PER_MULTIPROCESSOR",
-    "MAX_REGISTERS_PER_BLOCK",
-    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
-    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
-    "RESERVED_SHARED_MEMORY_PER_BLOCK",
+    *("MULTIPROCESSOR_COUNT", "CLOCK_RATE", "MEMORY_CLOCK_RATE", "GLOBAL_MEMORY_BUS_WIDTH", "L2_CACHE_SIZE"),
+    *dict.fromkeys(name for name, _ in LIMITS.values()),
     "ECC_ENABLED",
 )
 _SMS = 4096  # upper bound of SM numbers, which need not be consecutive

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dse.errors import DseError
+from dse.errors import check_names
 
 PARAMETERS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 AMD_PARAMETERS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")  # optional, in this order
@@ -22,29 +22,16 @@ Configurations = Int[np.ndarray, "configurations parameters"]
 
 AMD_STAGES = 2  # Triton's default there, and the only value that tuners try
 _SIZES, _DEPTHS, _GROUPS, _WARPS = (16, 32, 64, 128, 256), (32, 64, 128, 256), (1, 4, 8, 16, 32), (1, 2, 4, 8)
+_STAGES = (2, 3, 4, 5)
 SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of NAMES
     "moe_amd": (_SIZES, _SIZES, (16, *_DEPTHS), _GROUPS, _WARPS, (2,), (0, 1, 2, 4), (16, 32), (1, 2)),
     "moe_amd_fp8": (_SIZES, _SIZES, _DEPTHS, _GROUPS, _WARPS, (2,), (0, 1, 2, 4)),
     "moe_amd_sglang": (_SIZES[1:], _SIZES, _DEPTHS, _GROUPS, _WARPS, (2,), (0,)),
     "w8a8_amd": (_SIZES, _SIZES, (64, 128), _GROUPS, _WARPS, (2,), (0,)),
-    "moe": (
-        (16, 32, 64, 128, 256),
-        (32, 64, 128, 256),
-        (64, 128, 256),
-        (1, 16, 32, 64),
-        (4, 8),
-        (2, 3, 4, 5),
-    ),
-    "w8a8": ((16, 32, 64, 128, 256), (32, 64, 128, 256), (64, 128), (1, 16, 32, 64), (4, 8), (2, 3, 4, 5)),
-    "mm": ((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (16, 32, 64, 128), (8,), (2, 4, 8), (2, 3, 4, 5)),
-    "wide": (
-        (16, 32, 64, 128, 256),
-        (16, 32, 64, 128, 256),
-        (32, 64, 128, 256),
-        (1, 4, 8, 16, 32, 64),
-        (4, 8),
-        (2, 3, 4, 5),
-    ),
+    "moe": (_SIZES, _SIZES[1:], (64, 128, 256), (1, 16, 32, 64), (4, 8), _STAGES),
+    "w8a8": (_SIZES, _SIZES[1:], (64, 128), (1, 16, 32, 64), (4, 8), _STAGES),
+    "mm": (_SIZES, _SIZES, (16, 32, 64, 128), (8,), (2, 4, 8), _STAGES),
+    "wide": (_SIZES, _SIZES, _DEPTHS, (1, 4, 8, 16, 32, 64), (4, 8), _STAGES),
 }
 
 
@@ -78,8 +65,7 @@ def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurat
 
     **Raises:** DseError for an unknown space.
     """
-    if name not in SPACES:
-        raise DseError(f"space: found {name!r}, expected one of {', '.join(SPACES)}")
+    check_names("space", SPACES, name)
     table = np.array(list(product(*SPACES[name])))
     if amd:
         table = table[table[:, 5] == AMD_STAGES]

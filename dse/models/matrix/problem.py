@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from dse.errors import DseError
+from dse.errors import DseError, check_names
 
 MOST = 2**31 - 1  # of a size: kernels use 32-bit indices
 ROUTINGS = ("random", "even", "batch", "skewed")
@@ -76,11 +76,8 @@ class Product:
             size = getattr(self, name)
             if not (isinstance(size, int | float | np.integer) and 1 <= size <= MOST and size % 1 == 0):
                 raise DseError(f"product: {name}: found {size!r}, expected a whole number from 1 to {MOST:,}")
-        if self.operands not in OPERANDS:
-            allowed = ", ".join(OPERANDS)
-            raise DseError(f"product: operands: found {self.operands!r}, expected one of {allowed}")
-        if self.routing not in ROUTINGS:
-            raise DseError(f"product: routing: found {self.routing!r}, expected {', '.join(ROUTINGS)}")
+        check_names("product: operands", OPERANDS, self.operands)
+        check_names("product: routing", ROUTINGS, self.routing)
         if not 1.0 < self.skew < math.inf:
             raise DseError(f"product: skew: found {self.skew!r}, expected a number above 1")
 

@@ -37,7 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dse.core.files import read_toml
 from dse.core.validate import checked, in_toml
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.simulator.case.program import Case, Loop, Program
 
 Cycles = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -159,8 +159,7 @@ def _program(part: _ProgramTable, subsystems: Mapping[str, _SubsystemTable]) -> 
 
 
 def _number(name: str, numbers: Mapping[str, int], field: str) -> int:
-    if name not in numbers:
-        raise DseError(f"{field}: found {name!r}, {one_of(name, numbers)}")
+    check_names(field, numbers, name)
     return numbers[name]
 
 

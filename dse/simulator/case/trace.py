@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dse.errors import DseError
+from dse.errors import check_names
 from dse.simulator.case.program import Loop
 
 ARITHMETIC = (  # the rows of TEG's Table 1
@@ -46,8 +46,7 @@ class TraceInstruction:
     access: TraceAccess | None = None  # to global memory, or to an operand in shared memory
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise DseError(f"instruction: kind: found {self.kind!r}, expected one of {', '.join(KINDS)}")
+        check_names("instruction: kind", KINDS, self.kind)
 
 
 @dataclass(frozen=True)

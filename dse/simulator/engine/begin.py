@@ -127,11 +127,8 @@ def begin_group(
 def rank_warps(state: State, n: Place) -> None:
     """Set the keys: a warp's number for `rr`, else its rank by age, and 0 for the last one of `gto`."""
     counts = state.counts
-    warps, slots, scheduler = (
-        Index(counts[n + at.WARPS]),
-        Index(counts[n + at.SLOTS]),
-        Index(counts[n + at.SCHEDULER]),
-    )
+    warps, slots = Index(counts[n + at.WARPS]), Index(counts[n + at.SLOTS])
+    scheduler = Index(counts[n + at.SCHEDULER])
     for position in range(slots):
         slot = Index(counts[n + at.BY_AGE + position])
         for j in range(warps):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,11 @@ _PROGRAM = attrgetter(
     "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "pred_counts", "pred", "kind", "loops"
 )
 _SCHEDULER = {name: n for n, name in enumerate(SCHEDULERS)}
+
+
+def _starts(counts: str) -> Any:
+    """Return a cached property: the `offsets` of a column of counts."""
+    return cached_property(lambda columns: offsets(getattr(columns, counts)))
 
 
 @dataclass(frozen=True)
@@ -109,30 +114,12 @@ class CaseColumns:
                 taken[field.name] = values[numbers]
         return CaseColumns(**taken)
 
-    @cached_property
-    def first(self) -> np.ndarray:
-        """The first instruction of each program, and the number of instructions."""
-        return offsets(self.length)
-
-    @cached_property
-    def pred_first(self) -> np.ndarray:
-        """The first dependence of each instruction, and the number of dependences."""
-        return offsets(self.pred_counts)
-
-    @cached_property
-    def loop_first(self) -> np.ndarray:
-        """The first loop of each program, and the number of loops."""
-        return offsets(self.loop_counts)
-
-    @cached_property
-    def program_first(self) -> np.ndarray:
-        """The first program of each case, and the number of programs."""
-        return offsets(self.program_counts)
-
-    @cached_property
-    def assigned(self) -> np.ndarray:
-        """The first index of each case in `assignment`, and the length of that."""
-        return offsets(self.periods)
+    # Where the members of each begin, and the number of all.
+    first = _starts("length")  # instructions of a program
+    pred_first = _starts("pred_counts")  # dependences of an instruction
+    loop_first = _starts("loop_counts")  # loops of a program
+    program_first = _starts("program_counts")  # programs of a case
+    assigned = _starts("periods")  # numbers of a case in `assignment`
 
     @cached_property
     def runs(self) -> np.ndarray:

@@ -9,10 +9,7 @@ from dse.simulator.engine import layout
 from dse.simulator.engine.columns import CaseColumns, offsets, within
 from dse.simulator.engine.layout import Inputs
 
-WORTH_TRIPS, WORTH_GROUPS = (
-    16,
-    16,
-)  # trips of a loop, groups per slot: from these on a steady state may be worth finding
+WORTH_REPEATS = 16  # trips of a loop, or groups per slot, from which on a steady state may be worth finding
 NEEDS = 4  # of an instruction in its row of words
 _LAST, _BARRIER, _REPEATS, _FURTHER, _SLOT_AT, _NEED_AT = (
     int(getattr(layout, name)) for name in ("LAST", "BARRIER", "REPEATS", "FURTHER", "SLOT_AT", "NEED_AT")
@@ -101,7 +98,7 @@ def _cases(
     survey, entries = columns.survey, columns.entries
     trips = np.zeros(len(columns.warps), np.int64)
     np.maximum.at(trips, np.repeat(columns.case, columns.loop_counts), columns.loops[:, 2])
-    repeats = (trips >= WORTH_TRIPS) | (columns.groups >= WORTH_GROUPS * columns.slots)
+    repeats = (trips >= WORTH_REPEATS) | (columns.groups >= WORTH_REPEATS * columns.slots)
     with np.errstate(over="ignore"):  # sums of ticks are exact in float64 up to 2^53
         exact = 2.0 * entries * survey.largest * 2.0**survey.exponent < 2.0**53
     flags = {

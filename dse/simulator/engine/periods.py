@@ -196,10 +196,9 @@ def _skip(state: State, t: Place, n: Place, never: Any, repeats: Any, depth: Any
         for row in (at.RELEASE, at.GROUP_END, at.START):
             times[t + row + slot] += by
     first = Index(counts[n + at.RESULTS])
-    for k in range(first, first + resident * Index(counts[n + at.WINDOW])):
-        if (k - first) % Index(
-            counts[n + at.WINDOW]
-        ) != ZERO:  # the first one of a warp is always 0: nothing needed
+    window = Index(counts[n + at.WINDOW])
+    for k in range(first, first + resident * window):
+        if (k - first) % window != ZERO:  # the first one of a warp is always 0: nothing needed
             state.results[k] += by
     if counts[n + at.FLAGS] & of.HAS_CAPS:
         rings = of.MOST_SUBSYSTEMS * state.ring

@@ -81,9 +81,8 @@ def _look(program_first: Any, first: Any, runs: Any, times: Any, valve: Any, row
                 highest = max(highest, subsystem[i])
                 count = pred_first[i + 1] - pred_first[i]
                 preds = max(preds, count)
-                farthest = (
-                    pred[pred_first[i] if count else 0] if len(pred) else 0
-                )  # dependences are ascending
+                # Dependences are ascending.
+                farthest = pred[pred_first[i] if count else 0] if len(pred) else 0
                 reach = max(reach, i - begin - farthest if count else 0)
                 barriers |= rows.barrier[i]
             result.reach[program] = reach

@@ -21,6 +21,7 @@ from dse.kernels.description import (
     DescriptorArgument,
     Members,
     StatedArgument,
+    row_major,
 )
 from dse.source.nvidia.compile.argument_types import HALVES, TYPES, kind_of, type_of
 from dse.source.nvidia.compile.declared import Declared, kernels_in, parameters_of, parts_of, with_members
@@ -218,9 +219,7 @@ def _tensor_map(text: str, where: str) -> DescriptorArgument:
         raise DseError(
             f"{where}: found {text!r}, expected a tensor map, ROWS,COLUMNS:half:BOX_ROWS,BOX_COLUMNS"
         )
-    inner = (" * ".join(size.text for size in sizes[axis + 1 :]) or 1 for axis in range(len(sizes)))
-    strides = tuple(parse(stride, where) for stride in inner)
-    return DescriptorArgument(element[0], tuple(sizes), strides, tuple(boxes))
+    return DescriptorArgument(element[0], tuple(sizes), row_major(sizes, where), tuple(boxes))
 
 
 def _given_argument(text: str, declared: Declared | None) -> StatedArgument:

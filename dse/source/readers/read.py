@@ -27,10 +27,6 @@ def _by(module: str) -> Callable[[Path, Given], Description]:
     return lambda path, given: import_module(f"dse.source.readers.{module}").load(path, given)
 
 
-def _described(path: Path, given: Given) -> Description:
-    return with_given(kernels.load(path), given, str(path))
-
-
 def _json(path: Path, given: Given) -> Description:
     content = read_json(path)
     recorded = isinstance(content, dict) and "launches" in content
@@ -41,7 +37,7 @@ KINDS = (
     Kind((".cu", ".cuh", ".hip", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
     Kind((".py",), _by("triton_file"), " (Triton)"),
     Kind((".json",), _json, " (T1, or recorded launches)"),
-    Kind((".toml",), _described),
+    Kind((".toml",), lambda path, given: with_given(kernels.load(path), given, str(path))),
 )
 
 

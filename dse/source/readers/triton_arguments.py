@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dse.core.commas import split
 from dse.core.space.expression import parse
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.kernels.counts import Number
-from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument, row_major
 from dse.source.nvidia.compile.argument_types import type_of
 from dse.source.nvidia.compile.triton import TYPES, canonical, numpy_type
 from dse.source.readers.triton_kernel import Argument
@@ -22,8 +22,7 @@ def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
         if named is None and not left:
             raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}")
         name, value = (named[1], named[2]) if named else (left[0], text)
-        if name not in names:
-            raise DseError(f"given.arguments: found {name!r}, {one_of(name, names)}")
+        check_names("given.arguments", names, name)
         by_name[name] = value.strip()
     return by_name
 
@@ -95,9 +94,7 @@ def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str
     shape = [parse(size, where, allowed) for size in split(text, "()[]")] if text else []
     if len(shape) != len(blocks):
         raise DseError(f"{where}: found {text or 'none'}, expected the {len(blocks)} sizes of its array: M,K")
-    inner = [" * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))]
-    strides = tuple(parse(size, where) for size in inner)
-    return DescriptorArgument(canonical(element), tuple(shape), strides, tuple(blocks))
+    return DescriptorArgument(canonical(element), tuple(shape), row_major(shape, where), tuple(blocks))
 
 
 _NUMPY = {theirs: ours for ours, theirs in TYPES.items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.core.space.expression import parse
-from dse.errors import DseError, one_of
+from dse.errors import DseError, check_names
 from dse.kernels.counts import Number
 from dse.kernels.description import GPU_NAMES, Description
 from dse.source.nvidia.compile.triton import NONE, OPTIONS, TYPES, canonical, constant, seen
@@ -77,8 +77,7 @@ def _signature(entries: Sequence[str], jitted: Function) -> tuple[dict[str, str]
     placed |= dict(zip(order, plain, strict=True) if plain else ())
     types, numbers = {}, {}
     for name, text in placed.items():
-        if name not in everything:
-            raise DseError(f"given.signature: found {name!r}, {one_of(name, everything)}")
+        check_names("given.signature", everything, name)
         number = number_of(text)
         if number is not None:
             numbers[name] = number

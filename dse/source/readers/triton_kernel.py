@@ -8,7 +8,7 @@ from typing import Any
 from dse.core.space.expression import Expression, parse
 from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space, holds
-from dse.errors import DseError, one_line, one_of
+from dse.errors import DseError, check_names, one_line
 from dse.kernels.counts import Number
 from dse.kernels.description import (
     GPU_NAMES,
@@ -46,8 +46,8 @@ def describe(jitted: Function, stated: Stated) -> Description:
     """
     constexprs, names = jitted.constexprs, [argument.name for argument in jitted.arguments]
     where = f"{jitted.path}: {jitted.name}"
-    _known(stated.types, [*names, *constexprs], "given.signature")
-    _known(stated.arguments, names, "given.arguments")
+    check_names("given.signature", [*names, *constexprs], *stated.types)
+    check_names("given.arguments", names, *stated.arguments)
     tried = [*stated.rows, *({name: value} for name, values in stated.values.items() for value in values)]
     truths = {name for row in tried for name, value in row.items() if isinstance(value, bool)}
     rows = [{name: _number(value) for name, value in row.items()} for row in stated.rows]
@@ -68,7 +68,7 @@ def describe(jitted: Function, stated: Stated) -> Description:
         AllowedRows(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))
     ]
     tuned |= {name: [_number(value) for value in values] for name, values in stated.values.items()}
-    _known([*tuned, *stated.constants], [*constexprs, *OPTIONS], "given.constexprs")
+    check_names("given.constexprs", [*constexprs, *OPTIONS], *tuned, *stated.constants)
     space: dict[str, Any] = {}
     for name, default in constexprs.items():
         if name in tuned:
@@ -210,9 +210,3 @@ def as_text(value: Any) -> str:
     value = getattr(value, "value", value)  # of a constexpr
     kind = getattr(value, "name", None)  # of a Triton type
     return f"tl.{kind}" if kind and not isinstance(value, str) else repr(value)
-
-
-def _known(names: Any, allowed: Sequence[str], field: str) -> None:
-    for name in names:
-        if name not in allowed:
-            raise DseError(f"{field}: found {name!r}, {one_of(name, allowed)}")

@@ -55,7 +55,7 @@ def test_tiles_of_even_routing_of_one_expert_and_of_batches():
         ({"tokens": 0}, "product: tokens: found 0, expected a whole number from 1 to 2,147,483,647"),
         ({"tokens": 1 << 31}, "product: tokens: found 2147483648, expected a whole number from 1"),
         ({"operands": "fp4"}, "product: operands: found 'fp4', expected one of bf16"),
-        ({"routing": "by turns"}, "product: routing: found 'by turns', expected random, even, batch, skewed"),
+        ({"routing": "by turns"}, "routing: found 'by turns', expected one of random, even, batch, skewed"),
         ({"skew": 1.0}, "product: skew: found 1.0, expected a number above 1"),
     ],
 )

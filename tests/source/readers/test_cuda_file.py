@@ -228,7 +228,7 @@ def test_tensors_of_an_extension_of_pytorch_have_sizes_and_strides(tmp_path: Pat
 def test_a_tensor_map_has_a_shape_and_a_box(tmp_path, suffix, code):
     path = tmp_path / f"k{suffix}"
     path.write_text(f"{code}\n")
-    values = Given(block=(32,), grid=(1,), arguments=("64,48,32:half:1,8,16",))
+    values = Given(block=(32,), grid=(1,), arguments=("64,40+8,30+2:half:1,8,16",))
     [configuration] = configurations(load(path, values), {}, {}, gpus.load("h100-sxm").gpu)
     assert configuration.arguments == (Descriptor("float16", (64, 48, 32), (48 * 32, 32, 1), (1, 8, 16)),)
 
