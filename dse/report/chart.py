@@ -1,6 +1,6 @@
 """The style of all charts: size, colours, dashes and fonts."""
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import altair
@@ -27,13 +27,12 @@ DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3), (4, 4))  # 5 and 12: styles repe
 _Chart = TypeVar("_Chart", bound="altair.TopLevelMixin")
 
 
-def styled(chart: _Chart) -> _Chart:
-    """Apply the style of all charts."""
-    return (
-        chart.configure_axis(
-            labelFontSize=12, titleFontSize=13, titleFontWeight="normal", gridColor="#E5E5E5"
-        )
-        .configure_legend(labelFontSize=12, titleFontSize=12, labelLimit=220)
-        .configure_title(fontSize=15, subtitleFontSize=12, anchor="start", offset=12)
-        .configure_view(stroke=None)
+def styled(chart: _Chart, **options: Any) -> _Chart:
+    """Apply the style of all charts, and further `options` of one."""
+    return chart.configure(  # each call copies the chart, with its data
+        axis={"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal", "gridColor": "#E5E5E5"},
+        legend={"labelFontSize": 12, "titleFontSize": 12, "labelLimit": 220},
+        title={"fontSize": 15, "subtitleFontSize": 12, "anchor": "start", "offset": 12},
+        view={"stroke": None},
+        **options,
     )

@@ -58,7 +58,7 @@ def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
     with needs("vl-convert-python", install("plot")):
         import vl_convert  # its JavaScript engine takes a while to start
 
-    spec = chart.to_json(indent=None)
+    spec = chart.to_json(indent=None, validate=False)  # row by row that takes longer than to draw them
     if suffix == ".svg":
         content = vl_convert.vegalite_to_svg(spec).encode()
     elif suffix == ".png":

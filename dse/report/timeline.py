@@ -144,7 +144,7 @@ def draw(
         description="; ".join([heading, *subtitle]),  # for screen readers
     )
     # Descriptions of thousands of rectangles for screen readers would multiply the size.
-    return styled(drawing.configure(aria=False))
+    return styled(drawing, aria=False)
 
 
 def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = ()) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, get, get_all
 from dse.models.protocol import ClosedForm
 
-FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "mwp-cwp", "gpumech-gto", "kothapalli-max", "gpuperf")
+FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "gpumech-gto")
 NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 
 

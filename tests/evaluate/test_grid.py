@@ -24,7 +24,7 @@ NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated
 AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
 REGISTERS = (16, 40, 77, 128, 255)
 COMPILED: Any = row_minima
-FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "mwp-cwp", "gpumech-gto", "kothapalli-max", "gpuperf")
+FEW, OTHERS = ("volkov", "wfg-corrected"), ("phase", "gpumech-gto")
 COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))
 
 

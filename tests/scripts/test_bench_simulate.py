@@ -15,7 +15,7 @@ SCRIPT = "bench/simulate"
 
 
 def test_batches_are_read_again(run_script, tmp_path: Path):
-    names = ("uniform_1024", "all_on", "dataflow")
+    names = ("all_on", "dataflow")
     run_script("--quick", "--export", str(tmp_path), "--only", ",".join(names))
     assert {path.stem for path in tmp_path.iterdir()} == set(names)
     for name in names:

@@ -47,8 +47,7 @@ def test_launches_are_as_described(name: str):
 
 # For AMD GPUs, tests/source/amd/compile/test_triton.py holds all of them against their sizes.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["triton_matmul", "triton_matmul_tma"])
-@pytest.mark.parametrize("card", [A100, H100])
+@pytest.mark.parametrize(("card", "name"), [(A100, "triton_matmul"), (H100, "triton_matmul_tma")])
 def test_a_product_multiplies_and_moves_what_its_sizes_demand(tmp_path, monkeypatch, name, card):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     pytest.importorskip("triton")

@@ -47,7 +47,6 @@ SEEN: dict[str, Work] = {
     "one_heavy": ("b == 77 ? 100000 : 10", lambda b, c, t: np.where(b == 77, 100_000, 10)),
 }
 PROVEN: dict[str, tuple[str, Callable[..., Any], Dimensions]] = {
-    "heavy_on_a_large_grid": (*SEEN["one_heavy"], WIDE),
     "heavy_by_its_number": (
         "c * 1000 + b == 47110 ? 1000000 : 10",
         lambda b, c, t: np.where(c * 1000 + b == 47_110, 1_000_000, 10),
@@ -70,7 +69,6 @@ PROVEN: dict[str, tuple[str, Callable[..., Any], Dimensions]] = {
 UNKNOWN = {
     "every_1000th": "b % 1000 == 7 ? 10000 : 10",
     "one_by_a_hash": "(b * 2654435761u) % 1000003 == 77777 ? 1000000 : 10",
-    "of_contents": "x[b]",
     "one_by_contents": "x[b] == 99 ? 1000000 : 10",
 }
 TRIPS = {name: work[0] for name, work in (*SEEN.items(), *PROVEN.items())} | UNKNOWN

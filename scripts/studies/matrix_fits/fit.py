@@ -89,7 +89,7 @@ class _Ranked(eqx.Module):
     """Cases with known best configurations."""
 
     machine: Machine
-    cases: list[Case]  # products that run in sequence
+    case: Case  # its first axis: products that run in sequence
     tile: Configuration
     there: Array  # whether a configuration was tried and fits
     best: Array
@@ -114,13 +114,15 @@ class _Ranked(eqx.Module):
         machine = jax.tree.map(lambda field: field[which[rows]][:, None], Machine.of(files))
         products = zip(*(launches[row] for row in rows), strict=True)
         cases = [Case.of(launch, table[:, 0]) for launch in products]
+        case = jax.tree.map(lambda *fields: jnp.stack(fields), *cases)
         known = [jnp.asarray(values[rows]) for values in (there, best & there)]
-        return _Ranked(machine, cases, Configuration.of(table), *known), rows
+        return _Ranked(machine, case, Configuration.of(table), *known), rows
 
     def log_times(self, x: Array) -> Array:
         """Return log times at coordinates; much larger than all others for untried configurations."""
-        total = sum(seconds(self.machine, case, self.tile, Constants.at(x)) for case in self.cases)
-        return jnp.where(self.there, jnp.log(total), 20.0)
+        constants = Constants.at(x)
+        alone = jax.vmap(lambda case: seconds(self.machine, case, self.tile, constants))(self.case)
+        return jnp.where(self.there, jnp.log(alone.sum(0)), 20.0)
 
     def missed(self, log_s: Array, temperature: float) -> Float[Array, " cases"]:
         """Return minus the log of the share of the best."""

@@ -9,7 +9,6 @@ from dse.core.cluster import client, in_threads, on_cluster
 from dse.explore.sweep import run
 from dse.explore.sweep.plan import Plan
 from dse.explore.sweep.product import SweepProduct
-from dse.explore.sweep.reductions import Pareto
 
 
 def killing(connected, after):
@@ -39,14 +38,8 @@ def larger(product):
 def test_results_are_the_same_to_the_bit(larger, tmp_path):
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     with client(workers=2) as connected:
-        plan = Plan(larger, Pareto(("time_s", "registers"), frozenset({"gpu", "model"})))
-        assert plan.units > 40
-        alone, together = (run.reduced(plan, way) for way in (in_threads(2), on_cluster(connected)))
-        assert alone is not None
-        assert together is not None
-        assert alone.keys() == together.keys()
-        assert all(alone[name].tobytes() == together[name].tobytes() for name in alone)
         plan = Plan(larger, None)
+        assert plan.units > 40
         count = run.written(plan, here, in_threads(2))
         assert count == run.written(plan, there, killing(connected, 4)) > 0
     assert here.read_bytes() == there.read_bytes()

@@ -36,7 +36,7 @@ def planted(**moved: float) -> Constants:
 @pytest.mark.slow
 def test_fit_finds_times_and_sets():
     cases = made(planted(dram=-2.0, mma=-1.5, launch=1.5))
-    actual = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
+    actual = Constants.at(jnp.asarray(fit(cases, steps=12, repeated=1.0), jnp.float32))
 
     def errors(constants: Constants) -> np.ndarray:
         [times] = predict([gpu_file("A100")], [case.product for case in cases], WIDE, constants)

@@ -275,7 +275,7 @@ pytest.importorskip("distributed")
 def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
     description = readers.load("transpose")
     gpu = gpus.load("a100").gpu
-    parameters = {name: x[::60] for name, x in description.space.configurations(description.sizes()).items()}
+    parameters = {name: x[::150] for name, x in description.space.configurations(description.sizes()).items()}
     here = SourceKernel(description, cache=Cache(tmp_path / "here")).read(parameters, gpu)
     with executing_on(workers=2):
         assert active_executor() is not None

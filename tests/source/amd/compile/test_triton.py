@@ -80,8 +80,8 @@ def sums(result, matrix, COLUMNS: tl.constexpr):
     tl.store(result + row, tl.sum(tl.load(matrix + row * COLUMNS + tl.arange(0, COLUMNS))))
 """
 INDICES = 0.05  # of bytes: which token is whose comes on top
-MULTIPLY = ("triton_matmul", "triton_attention")  # with matrix cores, which gfx942 and gfx950 have more of
-CASES = [(name, on) for name in DEMANDS for on in (TARGETS if name in MULTIPLY else ["gfx1100"])]
+CASES = [("triton_matmul", on) for on in TARGETS]  # whose matrix cores differ
+CASES += [("triton_attention", "gfx950"), *((name, "gfx1100") for name in DEMANDS if name != "triton_matmul")]
 
 
 @pytest.mark.quick("triton_matmul-gfx942")
