@@ -69,7 +69,18 @@ def _count_global(
         return sectors, passes
 
     _count(machine, ("global", step.bytes, phase), row, base, lanes, LINE, ask)
-    machine.streams.append(Stream(step.index, machine.phase, lanes, base, offset, step.bytes))
+    machine.streams.append(moved_on(machine, step, lanes, base, offset))
+
+
+def moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
+    """Record addresses as those of the previous execution, moved, if all move by the same."""
+    before = machine.followed.get(step.index)
+    if before is not None and before[0] is lanes and before[1].shape == base.shape:
+        apart = int(base.flat[0]) - int(before[1].flat[0])
+        if before[1] is base or not (base - before[1] != apart).any():
+            base, offset = before[1], offset + apart
+    machine.followed[step.index] = lanes, base
+    return Stream(step.index, machine.phase, lanes, base, offset, step.bytes)
 
 
 def _count_shared(

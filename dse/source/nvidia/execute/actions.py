@@ -8,9 +8,9 @@ import numpy as np
 from dse.source.machine.feeds import Touch
 from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.liveness import Purpose, reached
-from dse.source.machine.recorded import MEMORY_COUNTS, Stream
+from dse.source.machine.recorded import MEMORY_COUNTS
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.nvidia.execute.access_counts import COUNT, MATRICES
+from dse.source.nvidia.execute.access_counts import COUNT, MATRICES, moved_on
 from dse.source.nvidia.execute.binding import Unsupported, bind
 from dse.source.nvidia.execute.boxes import box_action
 from dse.source.nvidia.execute.load_store import PERFORM
@@ -232,17 +232,6 @@ def _trap_action(step: Step) -> Action:
 _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}
 
 
-def _moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
-    """Record addresses as those of the previous execution, moved, if all move by the same."""
-    before = machine.followed.get(step.index)
-    if before is not None and before[0] is lanes and before[1].shape == base.shape:
-        apart = int(base.flat[0]) - int(before[1].flat[0])
-        if before[1] is base or not (base - before[1] != apart).any():
-            base, offset = before[1], offset + apart
-    machine.followed[step.index] = lanes, base
-    return Stream(step.index, machine.phase, lanes, base, offset, step.bytes)
-
-
 def _touch(machine: Machine, step: Step, address: Operand, lanes: Lanes) -> Touch:
     """Return what an instruction accesses in shared memory."""
     matrices, active = step.opcode in MATRICES, lanes.mask
@@ -282,7 +271,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         if read is not None and counting:
             count(machine, step, row, base, address.offset, read)
         elif read is not None and step.addressed and step.pipe == "global":
-            machine.streams.append(_moved_on(machine, step, read, base, address.offset))
+            machine.streams.append(moved_on(machine, step, read, base, address.offset))
         if step.kind == "copy" and counting:  # it also stores to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
