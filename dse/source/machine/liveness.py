@@ -13,6 +13,7 @@ class Purpose(Enum):
     COUNTS = ("global", "shared", "local")  # all counts
     ADDRESSES = ("global",)
     CONTROL = ()
+    FEEDS = ("shared",)  # which stores loads from there read
 
 
 def bits_of(slots: Iterable[int]) -> int:

@@ -14,10 +14,6 @@ _FEW = 64  # words
 _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
 
 
-class Overwritten(Exception):
-    """A load that may read what a copy stored, of which nothing was kept."""
-
-
 class _Words:
     """What is kept of words: mostly the same in all blocks; where blocks differ, a row with one for each."""
 
@@ -74,17 +70,12 @@ class _Words:
 
 
 class SharedMemory:
-    """Shared memory: 32-bit words, up to the highest one used, with the unknown sources they depend on.
-
-    After copies that were not executed (`lose`), only bytes are known that all blocks have stored since then.
-    """
+    """Shared memory: 32-bit words, up to the highest one used, with the unknown sources they depend on."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self.words, self.sources = _Words(blocks, _U32), _Words(blocks, np.int64, 4)  # sources by byte
         self.tainted = False  # whether any word depends on an unknown source
-        self.lost = 0  # copies not executed
-        self.since = np.zeros(4 * 1024, int)  # those before the last store to each byte by all blocks
 
     def any(self) -> bool:
         """Return whether any word is not 0."""
@@ -94,10 +85,6 @@ class SharedMemory:
         """Return a copy of the words."""
         kept = self.words
         return [np.where(kept.apart, kept.row, -1), kept.same.copy(), kept.own[: kept.rows].copy()]
-
-    def lose(self) -> None:
-        """Lose all contents, over which a copy may have stored."""
-        self.lost += 1
 
     def taint(self, block: np.ndarray, address: np.ndarray, size: int) -> int:
         """Return the unknown sources that the words of accesses depend on."""
@@ -112,33 +99,16 @@ class SharedMemory:
         return int(np.bitwise_or.reduce([np.bitwise_or.reduce(part, axis=None) for part in sources]))
 
     def load(self, block: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """Load the words of each access; those of fewer than 4 bytes are not sign extended.
-
-        **Raises:** Overwritten if any of it was lost.
-        """
+        """Load the words of each access; those of fewer than 4 bytes are not sign extended."""
         words = self._reached(address, size)
-        if self.lost and any((self.since[address + byte] < self.lost).any() for byte in range(size)):
-            raise Overwritten
         loaded = [self.words.read(block, word) for word in words]
         return [narrow(loaded[0], address, size)] if size < 4 else loaded
 
     def store(
-        self,
-        block: np.ndarray,
-        address: np.ndarray,
-        size: int,
-        values: list[np.ndarray],
-        taint: int = 0,
-        live: int = 0,
+        self, block: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
     ) -> None:
-        """Store the words of each access, in the order of blocks, with their unknown sources.
-
-        `live`: how many blocks have not ended.
-        """
+        """Store the words of each access, in the order of blocks, with their unknown sources."""
         words, count = self._reached(address, size), self._of_each(block, address)
-        if self.lost and _by_each(live, block, address):
-            for byte in range(size):
-                self.since[address + byte] = self.lost
         self.tainted |= taint != 0
         if self.tainted:
             parts = [...] if size >= 4 else [address + byte & 3 for byte in range(size)]
@@ -177,7 +147,6 @@ class SharedMemory:
             length = max(2 * len(self.words.row), highest + 1)
             self.words.reach(length)
             self.sources.reach(length)
-            self.since = _longer(self.since, 4 * length)
         return [(address >> 2) + number for number in range(max(size // 4, 1))]
 
     def _of_each(self, block: np.ndarray, address: np.ndarray) -> int:
@@ -187,14 +156,6 @@ class SharedMemory:
         if rest or (block.reshape(shape) != np.arange(self.blocks)[:, None]).any():
             return -1
         return count if (address.reshape(shape) == address[:count]).all() else -1
-
-
-def _by_each(live: int, block: np.ndarray, address: np.ndarray) -> bool:
-    """Return whether this many blocks access the same addresses; `block` is sorted."""
-    count, rest = divmod(len(address), max(live, 1))
-    blocks = block.reshape(-1, count) if count and not rest else block[:0]
-    same = len(blocks) == live and (blocks == blocks[:, :1]).all() and np.unique(blocks[:, 0]).size == live
-    return bool(same and (address.reshape(blocks.shape) == address[:count]).all())
 
 
 def _longer(values: np.ndarray, length: int) -> np.ndarray:

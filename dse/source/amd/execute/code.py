@@ -1,6 +1,6 @@
 """A listing cut into stretches: instructions that the same lanes execute from first to last."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +12,7 @@ from dse.source.amd.execute.opcodes import TABLE, opcode
 from dse.source.amd.execute.slice import Flow
 from dse.source.amd.execute.slots import slots_of
 from dse.source.amd.text import Instruction, Listing
+from dse.source.machine.feeds import Feeds
 from dse.source.machine.liveness import Purpose
 
 BRANCHES = tuple(name for name in TABLE if name.startswith("s_cbranch_"))
@@ -68,7 +69,7 @@ class Code:
         purpose: Purpose,
         *,
         only: Collection[int] | None = None,
-        feeds: Mapping[int, Iterable[int]] | None = None,
+        feeds: Feeds | None = None,
     ) -> "Code":
         """Return the same code, of which what a purpose needs is executed, as `Flow.needed_steps`."""
         binder = copy(self.binder)  # they share what was bound

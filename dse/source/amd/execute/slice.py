@@ -35,6 +35,7 @@ from dse.source.amd.execute.slots import (
     slots_of,
 )
 from dse.source.amd.text import Instruction
+from dse.source.machine.feeds import Feeds
 from dse.source.machine.liveness import Purpose, bits_of, predecessors_of, settle
 
 _SPACES = {"lds": 1 << CONSTANTS, "scratch": 1 << (CONSTANTS + 1), "vmem": 1 << (CONSTANTS + 2)}
@@ -94,16 +95,16 @@ class Flow:
         purpose: Purpose,
         *,
         only: Collection[int] | None = None,
-        feeds: Mapping[int, Iterable[int]] | None = None,
+        feeds: Feeds | None = None,
     ) -> tuple[set[int], set[int]]:
         """Return the instructions to execute, and those of them whose results nothing depends on.
 
         `only` some instructions' addresses are needed for themselves; None: of all that the purpose has.
-        `feeds` are the stores that loads from the LDS read; without it any store.
+        `feeds` are the stores that loads from the LDS read; any store for others.
         """
         effects = self.effects
         if feeds is not None:
-            effects = [[_fed(effect, feeds.get(effect.number, ())) for effect in block] for block in effects]
+            effects = [[_fed(effect, feeds.get(effect.number)) for effect in block] for block in effects]
         # at the start: in active lanes, in any lane, in lanes of saved masks
         live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(effects)
         needed: list[list[int]] = [[]] * len(effects)  # as seen last, with what is live at the end
@@ -240,12 +241,12 @@ def _by_lane(
     return [[narrowed(effect) for effect in block] for block in effects]
 
 
-def _fed(effect: Effect, stores: Iterable[int]) -> Effect:
+def _fed(effect: Effect, stores: Iterable[int] | None) -> Effect:
     """Tell apart what stores to the LDS write, of which a load reads that of these."""
     lds = _SPACES["lds"]
     if effect.wanted_by & lds:
         effect = effect._replace(wanted_by=effect.wanted_by | 1 << _STORES + effect.number)
-    if effect.reads & lds:
+    if effect.reads & lds and stores is not None:
         effect = effect._replace(
             wanted_by=effect.wanted_by & ~lds,
             reads=effect.reads & ~lds | bits_of(_STORES + number for number in stores),

@@ -10,7 +10,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.feeds import feeds_of, written_by
+from dse.source.amd.execute.feeds import fed, feeds_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.state import NeedsData
@@ -22,6 +22,7 @@ from dse.source.amd.text import Listing
 from dse.source.machine.addresses import Addresses, Strides
 from dse.source.machine.alike import Apart, Boxes
 from dse.source.machine.blocks import sampled
+from dse.source.machine.feeds import joined
 from dse.source.machine.launch import OF_ATOMICS, Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import cost_of_accesses
@@ -91,9 +92,8 @@ class ExecutedLaunch:
         self.machine, self.missing, self.record = ran
         if self._feeds is None:
             return True
-        read, before = written_by(self._whole, self.machine), self._feeds
-        self._feeds = {**before, **{load: read[load] | before.get(load, frozenset()) for load in read}}
-        return all(self._feeds[load] == before.get(load) for load in read.keys() & self.code.evaluated)
+        before, self._feeds = self._feeds, joined(self._feeds, fed(self._whole, self.machine))
+        return self._feeds == before
 
     def addresses_of(
         self, blocks: Sequence[Dimensions], warps: Sequence[int] | None, only: frozenset[int]

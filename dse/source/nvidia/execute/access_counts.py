@@ -17,7 +17,7 @@ from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import LocalSpan, Machine, union
 from dse.source.nvidia.sass.program import Step
 
-_MATRICES = ("LDSM", "STSM")
+MATRICES = ("LDSM", "STSM")
 
 
 def _count(
@@ -69,14 +69,25 @@ def _count_global(
         return sectors, passes
 
     _count(machine, ("global", step.bytes, phase), row, base, lanes, LINE, ask)
-    machine.streams.append(Stream(step.index, machine.phase, lanes, base, offset, step.bytes))
+    machine.streams.append(moved_on(machine, step, lanes, base, offset))
+
+
+def moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
+    """Record addresses as those of the previous execution, moved, if all move by the same."""
+    before = machine.followed.get(step.index)
+    if before is not None and before[0] is lanes and before[1].shape == base.shape:
+        apart = int(base.flat[0]) - int(before[1].flat[0])
+        if before[1] is base or not (base - before[1] != apart).any():
+            base, offset = before[1], offset + apart
+    machine.followed[step.index] = lanes, base
+    return Stream(step.index, machine.phase, lanes, base, offset, step.bytes)
 
 
 def _count_shared(
     machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes
 ) -> None:
     """Count the passes through the banks of shared memory."""
-    matrices, phase = step.opcode in _MATRICES, offset % 4
+    matrices, phase = step.opcode in MATRICES, offset % 4
     _extend_shared(machine, step, base + offset, 16 if matrices else step.bytes, lanes)
 
     def ask(addresses: np.ndarray, mask: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -95,7 +106,7 @@ def _extend_shared(machine: Machine, step: Step, address: np.ndarray, size: int,
         return
     if not any(union(machine.taint[slot], lanes) for slot in step.bases):
         there = lanes.everywhere
-        if step.opcode in _MATRICES:
+        if step.opcode in MATRICES:
             there = there & (np.arange(lanes.shape[1]) % WARP < 2 * step.bytes)
         last = int(in_block(np.broadcast_to(address, lanes.shape)[there]).max(initial=0))
         machine.shared_end = max(machine.shared_end, last + size)

@@ -5,17 +5,18 @@ from operator import or_
 
 import numpy as np
 
+from dse.source.machine.feeds import Touch
 from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.liveness import Purpose, reached
-from dse.source.machine.recorded import MEMORY_COUNTS, Stream
-from dse.source.machine.thread_set import Lanes
-from dse.source.nvidia.execute.access_counts import COUNT
+from dse.source.machine.recorded import MEMORY_COUNTS
+from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.nvidia.execute.access_counts import COUNT, MATRICES, moved_on
 from dse.source.nvidia.execute.binding import Unsupported, bind
 from dse.source.nvidia.execute.boxes import box_action
 from dse.source.nvidia.execute.load_store import PERFORM
 from dse.source.nvidia.execute.slice import decides
 from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, union
-from dse.source.nvidia.sass.operands import RZ, P
+from dse.source.nvidia.sass.operands import RZ, Operand, P
 from dse.source.nvidia.sass.products import UnknownProductError, described, needs_descriptor
 from dse.source.nvidia.sass.program import BasicBlock, Step, descriptor_slot
 from dse.source.nvidia.sass.usual import usual_test
@@ -43,8 +44,6 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
                 bound.product_rows[step.index] = bound.rows
                 bound.rows += 1
                 made.append((step, _guard_action(step, bound.rows - 1, warps=True)))
-        if step.kind in ("copy", "box load") and bound.loads_shared and not bound.copies:
-            made.append((step, lambda machine, lanes: machine.shared.lose()))
         if needs_descriptor(step.opcode):
             made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
@@ -233,15 +232,14 @@ def _trap_action(step: Step) -> Action:
 _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}
 
 
-def _moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
-    """Record addresses as those of the previous execution, moved, if all move by the same."""
-    before = machine.followed.get(step.index)
-    if before is not None and before[0] is lanes and before[1].shape == base.shape:
-        apart = int(base.flat[0]) - int(before[1].flat[0])
-        if before[1] is base or not (base - before[1] != apart).any():
-            base, offset = before[1], offset + apart
-    machine.followed[step.index] = lanes, base
-    return Stream(step.index, machine.phase, lanes, base, offset, step.bytes)
+def _touch(machine: Machine, step: Step, address: Operand, lanes: Lanes) -> Touch:
+    """Return what an instruction accesses in shared memory."""
+    matrices, active = step.opcode in MATRICES, lanes.mask
+    if matrices:  # each of the first lanes has the address of a row
+        active = active & (np.arange(active.shape[1]) % WARP < 2 * step.bytes)
+    base, size = machine.base(step, address, False), 16 if matrices else step.bytes
+    loads, stores = step.loads_shared, step.stores_shared
+    return Touch(step.index, base, address.offset, active, size, loads, stores)
 
 
 def _memory_action(bound: BoundProgram, step: Step) -> Action:
@@ -251,6 +249,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
     counting = bound.purpose is Purpose.COUNTS
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
+    touched = step.shared if bound.notes_touches else None
 
     def access(machine: Machine, lanes: Lanes) -> None:
         taint = 0
@@ -265,12 +264,14 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
             address_taint = address_taint | machine.taint[slot]
         machine.note_unknown(step, "address", address_taint, guarded)
         base = machine.base(step, address, step.pipe == "global")
+        if touched is not None:
+            machine.touches.append(_touch(machine, step, touched, guarded))
         # where the predicate of a copy does not hold, zeros are stored
         read = machine.where_all(step.sources, guarded) if step.kind == "copy" else guarded
         if read is not None and counting:
             count(machine, step, row, base, address.offset, read)
         elif read is not None and step.addressed and step.pipe == "global":
-            machine.streams.append(_moved_on(machine, step, read, base, address.offset))
+            machine.streams.append(moved_on(machine, step, read, base, address.offset))
         if step.kind == "copy" and counting:  # it also stores to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)

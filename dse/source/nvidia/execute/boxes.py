@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
+from dse.source.machine.feeds import Touch
 from dse.source.machine.launch import OF_CLUSTER, REGION_BITS, TensorMap
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.memory import in_block
@@ -62,6 +63,11 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
         for slot in step.bases:
             machine.note_unknown(step, "address", machine.taint[slot], guarded)
         for warp, issue in _issues(machine, step, guarded):
+            if step.shared and bound.notes_touches:
+                places = _UNIT * np.arange(-(-int(issue.bytes[issue.blocks].max()) // _UNIT))
+                inside, at = places < issue.bytes[:, None], _place(machine, step, issue)[:, None] + places
+                active = issue.blocks[:, None] & inside
+                machine.touches.append(Touch(step.index, at, 0, active, _UNIT, loads=False, stores=True))
             if step.pipe == "shared":  # to another block, from which as much comes
                 if bound.purpose is Purpose.COUNTS:
                     machine.counts[row : row + 2 * len(MEMORY_COUNTS)] += np.tile(_of_shared(issue), (2, 1))
@@ -176,10 +182,15 @@ def _of_shared(issue: _Issue) -> np.ndarray:
     return of_block * issue.blocks * issue.receivers
 
 
+def _place(machine: Machine, step: Step, issue: _Issue) -> np.ndarray:
+    """Return the address in shared memory of each block's box."""
+    return in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
+
+
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
     """Mark the contents of shared memory as unknown."""
     size = int(issue.bytes[issue.blocks].max())
-    address = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
+    address = _place(machine, step, issue)
     rows = np.flatnonzero(issue.blocks)
     words = address[rows][:, None] + np.arange(0, size, 4)
     argument = (int(issue.start[rows[0]]) >> REGION_BITS) - 1

@@ -50,6 +50,7 @@ class Examination:
         self.registers = RegisterChanges(machine, dict(went_in))
         self.period = 1  # trips after which addresses have the same offsets within a line
         self.strides: dict[int, int | None] = {}  # by memory instruction; None: they differ among threads
+        self.moved: set[int] = set()  # steps whose places in shared memory differ from trip to trip
         self.why_estimated = ""  # why counts differ among trips; empty if they do not
         self._stores = False  # whether it stores values that are loaded again
         self._stored_before = _stored(machine)
@@ -176,6 +177,12 @@ class Examination:
 
     def _address(self, step: Step, lanes: Lanes) -> None:
         """Check that all addresses of a memory instruction have the same stride."""
+        if (
+            step.shared
+            and self.machine.bound.notes_touches
+            and self._stride(step, step.shared, lanes)[0] != 0
+        ):
+            self.moved.add(step.index)
         if step.of_box:
             self._box(step, lanes)
             return

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.feeds import Feeds
 from dse.source.machine.launch import VARIABLE, Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
-from dse.source.machine.memory import Overwritten
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.actions import actions
 from dse.source.nvidia.execute.induction import Examination
@@ -38,17 +38,17 @@ def bind_program(
     global_stores: bool = False,
     purpose: Purpose = Purpose.COUNTS,
     like: BoundProgram | None = None,
-    copies: bool = False,
+    feeds: Feeds | None = None,
     only: frozenset[int] | None = None,
 ) -> BoundProgram:
-    """Bind a program. With `global_stores`, loads return what the kernel itself stored in global memory, with
-    `copies` what was copied to shared memory. `like` is the program bound for another purpose; addresses are
-    needed for themselves of `only` some instructions.
+    """Bind a program. With `global_stores`, loads return what the kernel itself stored in global memory.
+    `feeds` are the stores that loads from shared memory read, without it any. `like` is the program bound for
+    another purpose; addresses are needed for themselves of `only` some instructions.
     """
-    if purpose is not Purpose.COUNTS:
+    if purpose is not Purpose.COUNTS or feeds is not None:
         program = _copied(program)  # since steps have `needed`
-    live = mark_needed(program, global_stores, purpose, copies, only)
-    bound = BoundProgram(program, live, global_stores, purpose, like, copies, only)
+    live = mark_needed(program, global_stores, purpose, feeds, only)
+    bound = BoundProgram(program, live, global_stores, purpose, like, feeds, only)
     bound.actions = [actions(bound, block) for block in program.blocks]
     return bound
 
@@ -57,7 +57,7 @@ def bound_for(bound: BoundProgram, purpose: Purpose, only: frozenset[int] | None
     """Return a bound program, bound for another purpose, as `bind_program`."""
     less = bound.less.get((purpose, only))
     if less is None:
-        less = bind_program(bound.program, bound.global_stores, purpose, bound, bound.copies, only)
+        less = bind_program(bound.program, bound.global_stores, purpose, bound, bound.feeds, only)
         bound.less[purpose, only] = less
     return less
 
@@ -88,18 +88,11 @@ def run(
     **Raises:** DseError if a needed instruction is not supported, if threads wait forever, or after
     `step_limit` basic blocks: an endless loop, or one that depends on data not stated.
     """
-    bound = bound.whole or bound
-    try:
-        with np.errstate(all="ignore"):
-            machine = Machine(bound, launch, blocks, warps)
-            Scheduler(machine, min(step_limit, launch.most_steps), loops).run()
-    except Overwritten:
-        bound.whole = bind_program(
-            bound.program, bound.global_stores, bound.purpose, copies=True, only=bound.only
-        )
-        return run(bound, launch, blocks, step_limit, loops, warps)
+    with np.errstate(all="ignore"):
+        machine = Machine(bound, launch, blocks, warps)
+        Scheduler(machine, min(step_limit, launch.most_steps), loops).run()
     if machine.missed_stores and not bound.global_stores:
-        with_stores = bind_program(bound.program, True, bound.purpose, copies=bound.copies, only=bound.only)
+        with_stores = bind_program(bound.program, True, bound.purpose, feeds=bound.feeds, only=bound.only)
         return run(with_stores, launch, blocks, step_limit, loops, warps)
     if bound.purpose is Purpose.COUNTS and warps is None:
         check_arrivals(machine)

@@ -131,8 +131,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     if step.opcode in ("REDAS", "STAS"):  # to another block, from which as much comes
         values, taint = [0 * value for value in values], machine.source(OF_CLUSTER)
     if step.opcode in ("REDAS", "STAS", "STS"):
-        live = int(np.count_nonzero(machine.live_threads())) if memory.lost else 0
-        memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes), live)
+        memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
         return
     words = memory.load(block, flat, step.bytes)
     stored = memory.taint(block, flat, step.bytes)

@@ -306,7 +306,7 @@ class LoopSkipper:
             return
         if why:
             raise Irregular(why)
-        trips = examination.registers.trips
+        trips, machine.moved = examination.registers.trips, machine.moved | examination.moved
         if trips >= FOR_EVER:
             raise self._waiting(loop, {index for index, _ in path})
         # the last steady trip is executed where a loop around this one is examined, see _check_outer

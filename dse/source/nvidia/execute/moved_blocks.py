@@ -13,7 +13,6 @@ from dse.source.machine.addresses import Addresses, Strides
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
-from dse.source.machine.memory import Overwritten
 from dse.source.machine.recorded import total_counts
 from dse.source.machine.thread_set import Lanes
 from dse.source.machine.trips import FOR_EVER, Change, Irregular
@@ -73,10 +72,7 @@ def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]"
         examinations = [_OfBlocks(machine, _NUMBERS[axis]) for axis in axes]
         examinations[0].others = examinations[1:]
         scheduler.loops.examined += examinations
-        try:
-            scheduler.run()
-        except Overwritten:
-            raise Apart("it loads what was copied to shared memory") from None
+        scheduler.run()
     if machine.missed_stores or _HEADER in machine.irregular:
         raise Apart(machine.irregular.get(_HEADER, "it loads what it stored"))
     return examinations
@@ -87,7 +83,6 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
 
     `bound` is for the purpose of control; `limit` is that of executed basic blocks.
     """
-    bound = bound.whole or bound
     numbers = {operand.text for step in bound.program.steps if step.needed for operand in step.sources}
     axes = [
         axis

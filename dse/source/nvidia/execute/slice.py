@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from functools import reduce
 from operator import or_
 
+from dse.source.machine.feeds import Feeds
 from dse.source.machine.liveness import Purpose, bits_of, predecessors_of, settle
 from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, UR, URZ, P
 from dse.source.nvidia.sass.program import SassProgram, Step, descriptor_slot
@@ -25,7 +26,6 @@ _STEERING = ("control", "barrier")  # pipes of control flow
 _VARYING = ~(1 << PT | 1 << UPT)
 _UNIFORM = ((1 << URZ) - 1) & ~((1 << UR) - 1)
 _OF_OTHER_LANES = ("SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "CREDUX")
-_SPACES = {"shared": _SHARED, "global": _GLOBAL}
 
 # Live slots, as bits, under each guard (predicate, negated): in threads where it holds. None: always.
 Wanted = dict[tuple[int, bool] | None, int]
@@ -39,26 +39,28 @@ def mark_needed(
     program: SassProgram,
     global_stores: bool = False,
     purpose: Purpose = Purpose.COUNTS,
-    copies: bool = True,
+    feeds: Feeds | None = None,
     only: Collection[int] | None = None,
 ) -> list[int]:
     """Set `needed` of each step, and return the slots live at the start of each block, as bits.
 
-    With `global_stores`, loads return what the kernel itself stored in global memory, without `copies` not
-    what was copied to shared memory. `purpose` has the memories whose addresses are needed even if nothing
-    depends on the contents, `only` of these instructions.
+    With `global_stores`, loads return what the kernel itself stored in global memory. `purpose` has the
+    memories whose addresses are needed even if nothing depends on the contents, `only` of these instructions.
+    `feeds` are the stores that loads from shared memory read; any store for others.
     """
     packed = _Packed(program)
     for step in program.steps:
-        own = step.pipe in purpose.value and (only is None or step.index in only)
+        places = {step.pipe, "shared" if step.shared else step.pipe}
+        own = not places.isdisjoint(purpose.value) and (only is None or step.index in only)
         step.addressed = bool(step.memory) and (step.of_box or own)
-    memory = _Memory(program, global_stores, purpose, copies, packed.end)
+    memory = _Memory(program, global_stores, purpose, feeds, packed.end)
     predecessors = predecessors_of([block.successors for block in program.blocks])
     votes = _votes(program, predecessors)
     facts = [[_facts(step, memory, packed) for step in block.steps] for block in program.blocks]
-    # Warps in different code exchange words of shared memory, if they synchronise by barriers there.
+    # Warps in different code exchange words of shared memory, if they synchronise by barriers there; what
+    # feeds a load does so wherever it is.
     parted = any(step.opcode == "SYNCS" for step in program.steps)
-    exchanged = 0
+    exchanges, exchanged = memory.of_stores | (_SHARED if parted else 0), 0
     live: list[Wanted] = [{} for _ in program.blocks]
 
     def before(index: int, mark: bool = False) -> Wanted:
@@ -76,8 +78,8 @@ def mark_needed(
         return wanted
 
     settle(live, predecessors, before)
-    if parted and any(bits & _SHARED for wanted in live for bits in wanted.values()):
-        exchanged = _SHARED
+    while more := reduce(or_, (x for wanted in live for x in wanted.values()), 0) & exchanges & ~exchanged:
+        exchanged |= more
         settle(live, predecessors, before)
     for index in range(len(live)):
         before(index, mark=True)
@@ -200,16 +202,31 @@ class _Memory:
     """The bits of memory that an access may read or write."""
 
     def __init__(
-        self, program: SassProgram, global_stores: bool, purpose: Purpose, copies: bool, first_word: int
+        self,
+        program: SassProgram,
+        global_stores: bool,
+        purpose: Purpose,
+        feeds: Feeds | None,
+        first: int,
     ) -> None:
-        self.global_stores, self.purpose = global_stores, purpose
-        self.copies, self.first_word = copies, first_word
+        """From bit `first` on are those of what each store to shared memory has written, if loads have
+        `feeds`, then the words of local memory."""
+        self.global_stores, self.purpose, self.feeds = global_stores, purpose, feeds
+        self.first, self.first_word = first, first + (0 if feeds is None else len(program.steps))
+        self.of_stores = (1 << self.first_word) - (1 << first)
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved
         self.local = _ANYWHERE
         for step in program.steps:
             if step.pipe == "local":
                 self.local |= self.words(step)
+
+    def shared(self, step: Step) -> tuple[int, int]:
+        """Return the bits of shared memory that a step (writes, reads)."""
+        stores = None if self.feeds is None else self.feeds.get(step.index)
+        own = _SHARED if self.feeds is None else _SHARED | 1 << self.first + step.index
+        reads = _SHARED if stores is None else bits_of(self.first + number for number in stores)
+        return own if step.stores_shared else 0, reads if step.loads_shared else 0
 
     def words(self, step: Step) -> int:
         """Return the words of an access at the stack pointer plus a constant; else 0."""
@@ -285,6 +302,8 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
     if step.addressed:
         elsewhere = step.kind == "copy" and "shared" not in memory.purpose.value  # that it stores to
         always |= packed.bits(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
+        if step.of_box and step.shared and memory.feeds is not None and "shared" in memory.purpose.value:
+            always |= packed.bits([slot for slot, *_ in step.shared.bases])
         if step.coordinates and memory.global_stores:
             always |= _GLOBAL  # its tensor map
     if step.kind == "copy":  # a predicate decides whether global memory is read
@@ -308,14 +327,10 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
             )
         else:
             reads |= words or memory.local
-    elif step.memory and step.pipe in _SPACES:
-        space = _SPACES[step.pipe]
-        if step.pipe == "global" and not memory.global_stores:
-            space = 0
-        if step.stores or step.atomic:
-            wanted_by |= space
-        if step.kind in ("load", "copy", "atomic"):
-            reads |= space
-        if step.kind in ("copy", "box load"):
-            wanted_by = _SHARED if memory.copies else 0
+    elif step.memory:
+        if step.pipe == "global" and memory.global_stores:
+            wanted_by |= _GLOBAL if step.stores or step.atomic else 0
+            reads |= _GLOBAL if step.kind in ("load", "copy", "atomic") else 0
+        writes, loads = memory.shared(step)
+        wanted_by, reads = wanted_by | writes, reads | loads
     return always, wanted_by, kills, reads, written, step

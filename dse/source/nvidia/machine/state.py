@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.feeds import Feeds, Touch, written_by
 from dse.source.machine.launch import (
     OF_VARIABLES,
     PARAMETERS,
@@ -79,15 +80,15 @@ class BoundProgram:
         global_stores: bool,
         purpose: Purpose = Purpose.COUNTS,
         like: "BoundProgram | None" = None,
-        copies: bool = True,
+        feeds: Feeds | None = None,
         only: frozenset[int] | None = None,
     ) -> None:
         """`like` is the same program bound for another purpose."""
         self.program, self.purpose, self.only = program, purpose, only
         self.live = live  # slots live at the start of each basic block, as bits
-        self.global_stores, self.copies = global_stores, copies  # to shared memory
-        # the same with copies, once a load was reached that may read what they stored
-        self.whole: BoundProgram | None = None
+        self.global_stores, self.feeds = global_stores, feeds
+        # whether it is noted what loads read from shared memory
+        self.notes_touches = feeds is not None and purpose in (Purpose.COUNTS, Purpose.FEEDS)
         self.slots = ExtraSlots() if like is None else like.slots
         # rows of the counters: two per basic block, then those of steps
         self.rows = 2 * len(program.blocks)
@@ -96,10 +97,6 @@ class BoundProgram:
         self.memory_rows: dict[int, int] = {}
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
-        )
-        self.loads_shared = any(
-            step.needed and step.pipe == "shared" and step.memory and not step.stores
-            for step in program.steps
         )
         # (evaluate, slots written, slots read) of computed steps, for this purpose or that of `like`
         self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = (
@@ -153,6 +150,8 @@ class Machine:
             GlobalMemory(replace(launch, arguments=[*launch.arguments, *launch.variables.values()])),
         )
         self.streams: list[Stream] = []
+        self.touches: list[Touch] = []  # of shared memory, if they are noted
+        self.moved: set[int] = set()  # steps that touch other places of it in skipped trips
         self.shared_end = 0  # of the bytes that are accessed
         self.local_spans: dict[int, LocalSpan] = {}  # by step
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
@@ -414,6 +413,13 @@ class Machine:
                 f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"
             )
         return counted
+
+    def fed(self) -> Feeds:
+        """Return which stores wrote last what each load from shared memory reads."""
+        unit = min(
+            (step.bytes for step in self.program.steps if step.stores_shared and not step.of_box), default=4
+        )
+        return written_by(self.touches, self.shape[0], min(unit, 4), self.moved)
 
     def sources_of(self, taint: int) -> tuple[str, ...]:
         """Return the names of the unknown data in a taint."""

@@ -109,6 +109,22 @@ class Step:
         return self.kind in ("branch", "indirect branch", "end")
 
     @property
+    def shared(self) -> Operand | None:
+        """The address in shared memory that it loads from, or stores to; None if there is none."""
+        copies = self.kind in ("copy", "box load")
+        return self.memory[0] if self.memory and (copies or self.pipe == "shared") else None
+
+    @property
+    def loads_shared(self) -> bool:
+        """Whether it reads from shared memory to registers."""
+        return self.pipe == "shared" and bool(self.memory) and not self.stores
+
+    @property
+    def stores_shared(self) -> bool:
+        """Whether it writes shared memory."""
+        return self.shared is not None and (not self.loads_shared or self.atomic)
+
+    @property
     def conditional(self) -> bool:
         """Whether only some of the threads may execute it."""
         return self.guard >= 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.feeds import feeds_of, written_by
+from dse.source.amd.execute.feeds import fed, feeds_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.liveness import Purpose
@@ -84,16 +84,18 @@ def test_purposes(written, first):
         launch = LaunchArguments((2, 1, 1), (128, 1, 1), [words, None])
         blocks, whole = [(0, 0, 0), (1, 0, 0)], code_of(listing)
         every = execute(whole, launch, blocks)[0]
-        some, globally, control, *fed = (
+        some, globally, control, locally, *sparse = (
             execute(whole.needed_for(purpose, feeds=feeds), launch, blocks)[0]
-            for feeds in (None, written_by(whole, every))
+            for feeds in (None, fed(whole, every))
             for purpose in Purpose
         )
-        for machine in (some, globally, control, *fed):
+        for machine in (some, globally, control, locally, *sparse):
             assert [index for index, *_ in machine.trace] == [index for index, *_ in every.trace], seed
             for (_, waves, lanes), (_, same, active) in zip(machine.trace, every.trace, strict=True):
                 np.testing.assert_array_equal(lanes & waves.mask, active & same.mask, f"seed {seed}")
-        for machine, kind in ((some, ""), (globally, "global"), (fed[0], ""), (fed[1], "global")):
+        kinds = "", "global", "ds_"
+        ran_for = zip((some, globally, locally, *sparse[:2], sparse[3]), 2 * kinds, strict=True)
+        for machine, kind in ran_for:
             pairs = [
                 [access for access in ran.accesses if kind in listing.instructions[access.index].opcode]
                 for ran in (machine, every)

@@ -8,9 +8,11 @@ import pytest
 from support.sass_code import bound, launched, program_of, ran
 
 from dse.errors import DseError
-from dse.source.machine.launch import REGION_BITS, UnknownArgument, address_of
+from dse.source.machine.launch import REGION_BITS, LaunchArguments, UnknownArgument, address_of
+from dse.source.nvidia.execute.interpret import bind_program
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.characterise import run_sample
 
 
 def launch(
@@ -126,21 +128,40 @@ def test_predicates_in_bits_of_a_register_are_known_whatever_it_held():
         assert {what for _, what in machine.unknown} == expected
 
 
-def test_copies_to_shared_memory_are_executed_if_a_load_may_read_them():
-    copy, store = "LDGSTS.E [R4], [R2.64]", "STS [R4], R9"
-    load = "LDS R5, [R4]; STS [R5], R9; EXIT"
+COPY, STORE, LOAD = "LDGSTS.E [R4], [R2.64]", "STS [R4], R9", "LDS R5, [R4]; STS [R5], R9; EXIT"
+FILL = "STS [R6{}], R9; IADD3 R6, R6, {}, RZ; IADD3 R8, R8, 0x1, RZ; ISETP.LT.AND P1, PT, R8, 0x40, PT"
+FILL += "; @P1 BRA 0x70"
+# Instructions behind the first six, and the data of stores, the last aside, that loads ask for.
+FED = {
+    "a store behind a copy": (f"{COPY}; {STORE}; {LOAD}", {"STS [R4]"}),
+    "a copy behind the load": (f"{STORE}; {LOAD.replace('EXIT', COPY)}; EXIT", {"STS [R4]"}),
+    "a copy behind a store": (f"{STORE}; {COPY}; {LOAD}", {"LDGSTS"}),
+    "one thread stores, all load": (f"{COPY}; @P0 {STORE}; {LOAD}", {"LDGSTS", "STS [R4]"}),
+    "a byte of four": (f"{COPY}; STS.U8 [R4], R9; {LOAD}", {"LDGSTS", "STS.U8"}),
+    "that byte": (f"{COPY}; STS.U8 [R4], R9; {LOAD.replace('LDS', 'LDS.U8')}", {"STS.U8"}),
+    "a store elsewhere": (f"STS [R4+0x1000], R8; {STORE}; {LOAD}", {"STS [R4]"}),
+    "before it a store that a load decides on": (
+        f"STS [RZ+0x80], R4; {STORE}; LDS R7, [0x80]; STS [R7+0x10], R8; LDS R5, [0x8c]; STS [R5], R9; EXIT",
+        {"STS [RZ+0x80]", "STS [R7+0x10]"},
+    ),
+    "an atomic operation": (f"{STORE}; ATOMS.ADD R7, [R4], R8; {LOAD}", {"STS [R4]", "ATOMS"}),
+    # trips of a loop that are skipped: one of them stored what is loaded, or none of them did
+    "a loop that moves": (
+        f"{STORE}; {FILL.format('', '0x100')}; LDS R5, [0x2000]; STS [R5], R9; EXIT",
+        {"STS [R6]"},
+    ),
+    "a loop in place": (f"{STORE}; {FILL.format('+0x2000', '0x0')}; {LOAD}", {"STS [R4]"}),
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), FED.values(), ids=FED)
+def test_loads_ask_for_the_data_of_stores_where_they_read(code: str, expected: set[str]):
     number = "S2R R4, SR_TID.X; SHF.L.U32 R4, R4, 0x2, RZ; ISETP.EQ.AND P0, PT, R4, RZ, PT"
-    for code, executed in (
-        (f"{copy}; {store}; {load}", False),
-        (f"{store}; {load.replace('EXIT', copy)}; EXIT", False),
-        (f"{store}; {copy}; {load}", True),
-        (f"{copy}; @P0 {store}; {load}", True),  # one thread stores, all load
-        (f"{copy}; STS.U8 [R4], R9; {load}", True),
-        (f"{copy}; STS.U8 [R4], R9; {load.replace('LDS', 'LDS.U8')}", False),
-    ):
-        machine = ran(number, code, blocks=2)
-        assert machine.bound.copies == executed
-        assert ({what for _, what in machine.unknown} == {"address"}) == executed
+    made = bind_program(program_of(f"{number}; NOP; MOV R6, RZ; MOV R8, RZ", code))
+    machine, _ = run_sample(made, LaunchArguments((2, 1, 1), (32, 1, 1), []))
+    asked = [step.text for step in machine.program.steps if step.needed and step.stores_shared]
+    assert {next(text for text in expected if of.startswith(text)) for of in asked} == expected
+    assert ({what for _, what in machine.unknown} == {"address"}) == ("LDGSTS" in expected)
 
 
 def test_endless_loop_ends_in_one_line():
