@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.launch import Dimensions, LaunchArguments
 
 Feeds = Mapping[int, frozenset[int]]  # by the load's number, those of the stores
 STEPS = 20_000  # pieces of code that a block may execute until it is known what its loads read
@@ -21,27 +22,32 @@ class Touch(NamedTuple):
 
     number: int  # of the instruction
     base: np.ndarray  # bytes, broadcasts to [blocks, ...]
-    offset: int
     active: np.ndarray  # threads, likewise
     size: int  # bytes
     loads: bool
     stores: bool
+    offset: int = 0
 
 
-def settled(loads: Iterable[int], read: Callable[[Feeds], tuple[Feeds, bool]]) -> Feeds | None:
-    """Return what loads read, as far as they are executed; None if the blocks cannot be run.
+def feeds_of(
+    loads: Collection[int],
+    launch: LaunchArguments,
+    read: Callable[[Feeds, Dimensions], tuple[Feeds, Collection[int]]],
+) -> Feeds | None:
+    """Return what loads read in the middle of the grid, if they are executed; None if it cannot be run.
 
-    `read` runs some blocks, with the data of these stores alone: (what loads read, whether that decides where
-    they, or others, read).
+    `read` runs a block with the data of these stores alone: (what loads read, instructions that are evaluated
+    to know where).
     """
+    x, y, z = (size // 2 for size in launch.grid)
     feeds: Feeds = dict.fromkeys(loads, frozenset[int]())
     while True:
         try:
-            now, decides = read(feeds)
+            now, evaluated = read(feeds, (x, y, z))
         except DseError:
             return None
         before, feeds = feeds, joined(feeds, now)
-        if feeds == before or not decides:
+        if feeds == before or feeds.keys().isdisjoint(evaluated):
             return {load: stores for load, stores in feeds.items() if load in now}
 
 
