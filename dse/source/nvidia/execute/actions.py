@@ -235,8 +235,7 @@ def _touch(machine: Machine, step: Step, address: Operand, lanes: Lanes) -> Touc
     if matrices:  # each of the first lanes has the address of a row
         active = active & (np.arange(active.shape[1]) % WARP < 2 * step.bytes)
     base, size = machine.base(step, address, False), 16 if matrices else step.bytes
-    loads, stores = step.loads_shared, step.stores_shared
-    return Touch(step.index, base, active, size, loads, stores, address.offset)
+    return Touch(step.index, base, active, size, step.loads_shared, step.stores_shared, address.offset)
 
 
 def _memory_action(bound: BoundProgram, step: Step) -> Action:
