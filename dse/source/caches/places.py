@@ -287,20 +287,14 @@ class _Executions:
         shape = (streams.shape[1], *self.masks.shape[1:])
         base, mask = np.zeros(shape, np.int64), np.zeros(shape, bool)
         for rows, of_kind in zip(self.rows, streams, strict=True):
-            mask[:, rows] = self.masks[self.set[of_kind]][:, rows]
-            alike: dict[tuple[int, ...], list[int]] = {}  # by their shapes
+            own = rows if len(self.rows) > 1 else slice(None)  # which is faster
+            mask[:, own] = self.masks[self.set[of_kind]][:, own]
             for number, execution in enumerate(of_kind.tolist()):
                 if execution < len(self.streams):
-                    alike.setdefault((*self.streams[execution].base.shape, self.boxed[execution]), []).append(
-                        number
-                    )
-            for (of_rows, of_lanes, boxed), numbers in alike.items():
-                own = [self.streams[execution] for execution in of_kind[numbers].tolist()]
-                lanes = self.lanes[boxed] if of_lanes > 1 else slice(None)
-                picked = rows if 1 < of_rows != len(rows) else slice(None)
-                bases = np.stack([stream.base[:, lanes][picked] for stream in own])
-                offsets = np.array([stream.offset for stream in own])[:, None, None]
-                base[np.array(numbers)[:, None], rows] = bases + offsets
+                    stream, lanes = self.streams[execution], self.lanes[self.boxed[execution]]
+                    places = stream.base if stream.base.shape[1] == 1 else stream.base[:, lanes]
+                    picked = places if len(places) in (1, len(rows)) else places[rows]
+                    base[number, own] = picked + stream.offset
         return base, mask
 
 

@@ -10,8 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.launch import Dimensions, LaunchArguments
 
 Feeds = Mapping[int, frozenset[int]]  # by the load's number, those of the stores
+# Runs a block with the data of these stores alone: (what loads read, instructions evaluated to know where).
+Reading = Callable[[Feeds, Dimensions], tuple[Feeds, Collection[int]]]
 STEPS = 20_000  # pieces of code that a block may execute until it is known what its loads read
 _MOST = 2**18  # bytes, more than any block has
 
@@ -21,27 +24,24 @@ class Touch(NamedTuple):
 
     number: int  # of the instruction
     base: np.ndarray  # bytes, broadcasts to [blocks, ...]
-    offset: int
     active: np.ndarray  # threads, likewise
     size: int  # bytes
     loads: bool
     stores: bool
+    offset: int = 0
 
 
-def settled(loads: Iterable[int], read: Callable[[Feeds], tuple[Feeds, bool]]) -> Feeds | None:
-    """Return what loads read, as far as they are executed; None if the blocks cannot be run.
-
-    `read` runs some blocks, with the data of these stores alone: (what loads read, whether that decides where
-    they, or others, read).
-    """
+def feeds_of(loads: Collection[int], launch: LaunchArguments, read: Reading) -> Feeds | None:
+    """Return what loads read in the middle of the grid, if they are executed; None if it cannot be run."""
+    x, y, z = (size // 2 for size in launch.grid)
     feeds: Feeds = dict.fromkeys(loads, frozenset[int]())
     while True:
         try:
-            now, decides = read(feeds)
+            now, evaluated = read(feeds, (x, y, z))
         except DseError:
             return None
         before, feeds = feeds, joined(feeds, now)
-        if feeds == before or not decides:
+        if feeds == before or feeds.keys().isdisjoint(evaluated):
             return {load: stores for load, stores in feeds.items() if load in now}
 
 
@@ -50,9 +50,7 @@ def joined(feeds: Feeds, more: Feeds) -> Feeds:
     return {load: stores | more.get(load, frozenset()) for load, stores in feeds.items()}
 
 
-def written_by(
-    touches: Iterable[Touch], blocks: int, unit: int, moved: Collection[int] = frozenset()
-) -> Feeds:
+def written_by(touches: Iterable[Touch], blocks: int, unit: int, moved: Collection[int]) -> Feeds:
     """Return which stores wrote last what each load reads, of `unit` bytes at least.
 
     Those that `moved` in trips of a loop that were skipped may have been anywhere.
@@ -72,5 +70,5 @@ def written_by(
         if touch.stores:
             stores.add(touch.number)
             last[place] = touch.number
-    anywhere = stores.intersection(moved)
-    return {load: frozenset(stores if load in moved else (of | anywhere) - {-1}) for load, of in read.items()}
+    read = {load: stores if load in moved else of | stores.intersection(moved) for load, of in read.items()}
+    return {load: frozenset(of - {-1}) for load, of in read.items()}

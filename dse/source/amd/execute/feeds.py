@@ -6,31 +6,26 @@ from dse.source.amd.execute.code import Code
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
-from dse.source.machine.feeds import STEPS, Feeds, Touch, settled, written_by
-from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.feeds import STEPS, Feeds, Touch, feeds_of, written_by
+from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import ONCE
 
 
-def feeds_of(code: Code, launch: LaunchArguments) -> Feeds | None:
-    """Return what loads from the LDS read in the middle of the grid; None if any store may count.
-
-    That is so where nothing depends on these loads, or it is not known which memory is accessed.
-    """
+def feeds_in(code: Code, launch: LaunchArguments) -> Feeds | None:
+    """Return what loads from the LDS read; None where nothing depends on that, or it is not known."""
     accesses = _accesses(code)
     if any(access.space == "flat" or access.to_lds for access in accesses.values()):
         return None
     loads = {number for number, it in accesses.items() if it.space == "lds" and it.kind != "store"}
     if loads.isdisjoint(code.needed_for(Purpose.COUNTS).evaluated):
         return None
-    x, y, z = (size // 2 for size in launch.grid)
 
-    def read(feeds: Feeds) -> tuple[Feeds, bool]:
+    def read(feeds: Feeds, block: Dimensions) -> tuple[Feeds, set[int]]:
         alone = code.needed_for(Purpose.FEEDS, feeds=feeds)
-        machine, _ = execute(alone, launch, [(x, y, z)], step_limit=STEPS)
-        return fed(code, machine), not loads.isdisjoint(alone.evaluated)
+        return fed(code, execute(alone, launch, [block], step_limit=STEPS)[0]), alone.evaluated
 
-    return settled(loads, read)
+    return feeds_of(loads, launch, read)
 
 
 def _accesses(code: Code) -> dict[int, MemoryAccess]:
@@ -46,7 +41,7 @@ def fed(code: Code, machine: MemoryMachine) -> Feeds:
         for at in machine.accesses:
             if access := of_lds.get(at.index):
                 loads, stores = access.kind != "store", access.kind != "load"
-                yield Touch(at.index, at.base, at.offset, at.lanes, access.bytes, loads, stores)
+                yield Touch(at.index, at.base, at.lanes, access.bytes, loads, stores, at.offset)
 
     unit = min((access.bytes for access in of_lds.values() if access.kind != "load"), default=4)
     moved = {

@@ -10,7 +10,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.feeds import fed, feeds_of
+from dse.source.amd.execute.feeds import fed, feeds_in
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.state import NeedsData
@@ -46,7 +46,7 @@ class ExecutedLaunch:
         self._whole = code_of(listing)
         self.turns: Turns = turns(listing)
         self._how = self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32), joins
-        self._feeds = feeds_of(self._whole, launch)
+        self._feeds = feeds_in(self._whole, launch)
         while not self._run():  # loads read more than in the first block
             pass
         # What the first decision depends on, unless that is unstated arguments.

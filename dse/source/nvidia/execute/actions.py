@@ -37,13 +37,10 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
         looked_at = decides(bound.purpose, step) or (not step.memory and (counting or step.needed))
         guarded = step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier")
         if looked_at and guarded:
-            bound.guard_rows[step.index] = bound.rows
-            bound.rows += 1
-            made.append((step, _guard_action(step, bound.rows - 1)))
-            if step.pipe == "tensor":
-                bound.product_rows[step.index] = bound.rows
+            for rows in (bound.guard_rows, bound.product_rows)[: 1 + (step.pipe == "tensor")]:
+                rows[step.index] = bound.rows
                 bound.rows += 1
-                made.append((step, _guard_action(step, bound.rows - 1, warps=True)))
+                made.append((step, _guard_action(step, bound.rows - 1, rows is bound.product_rows)))
         if needs_descriptor(step.opcode):
             made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
@@ -82,7 +79,7 @@ def _guarded(step: Step, act: Action) -> Action:
     return action
 
 
-def _guard_action(step: Step, row: int, warps: bool = False) -> Action:
+def _guard_action(step: Step, row: int, warps: bool) -> Action:
     """Count the threads whose guard holds, or the warps with such a thread."""
 
     def count(machine: Machine, guarded: Lanes) -> None:
@@ -238,8 +235,7 @@ def _touch(machine: Machine, step: Step, address: Operand, lanes: Lanes) -> Touc
     if matrices:  # each of the first lanes has the address of a row
         active = active & (np.arange(active.shape[1]) % WARP < 2 * step.bytes)
     base, size = machine.base(step, address, False), 16 if matrices else step.bytes
-    loads, stores = step.loads_shared, step.stores_shared
-    return Touch(step.index, base, address.offset, active, size, loads, stores)
+    return Touch(step.index, base, active, size, step.loads_shared, step.stores_shared, address.offset)
 
 
 def _memory_action(bound: BoundProgram, step: Step) -> Action:

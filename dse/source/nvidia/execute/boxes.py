@@ -64,10 +64,7 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
             machine.note_unknown(step, "address", machine.taint[slot], guarded)
         for warp, issue in _issues(machine, step, guarded):
             if step.shared and bound.notes_touches:
-                places = _UNIT * np.arange(-(-int(issue.bytes[issue.blocks].max()) // _UNIT))
-                inside, at = places < issue.bytes[:, None], _place(machine, step, issue)[:, None] + places
-                active = issue.blocks[:, None] & inside
-                machine.touches.append(Touch(step.index, at, 0, active, _UNIT, loads=False, stores=True))
+                machine.touches.append(Touch(step.index, *_stored(machine, step, issue), 4, False, True))
             if step.pipe == "shared":  # to another block, from which as much comes
                 if bound.purpose is Purpose.COUNTS:
                     machine.counts[row : row + 2 * len(MEMORY_COUNTS)] += np.tile(_of_shared(issue), (2, 1))
@@ -182,23 +179,20 @@ def _of_shared(issue: _Issue) -> np.ndarray:
     return of_block * issue.blocks * issue.receivers
 
 
-def _place(machine: Machine, step: Step, issue: _Issue) -> np.ndarray:
-    """Return the address in shared memory of each block's box."""
-    return in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
+def _stored(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np.ndarray]:
+    """Return (addresses of words in shared memory, which of them each block's box has): [blocks, words]."""
+    address = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
+    words = np.arange(0, int(issue.bytes[issue.blocks].max()), 4)
+    return address[:, None] + words, issue.blocks[:, None] & (words < issue.bytes[:, None])
 
 
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
     """Mark the contents of shared memory as unknown."""
-    size = int(issue.bytes[issue.blocks].max())
-    address = _place(machine, step, issue)
-    rows = np.flatnonzero(issue.blocks)
-    words = address[rows][:, None] + np.arange(0, size, 4)
-    argument = (int(issue.start[rows[0]]) >> REGION_BITS) - 1
+    words, there = _stored(machine, step, issue)
+    argument = (int(issue.start[issue.blocks][0]) >> REGION_BITS) - 1
     name = f"contents of argument {argument}" if step.pipe == "global" else OF_CLUSTER
-    taint = machine.source(name)
-    machine.shared.store(
-        np.repeat(rows, words.shape[1]), words.ravel(), 4, [np.zeros(words.size, np.uint32)], taint
-    )
+    zeros = np.zeros(int(there.sum()), np.uint32)
+    machine.shared.store(np.nonzero(there)[0], words[there], 4, [zeros], machine.source(name))
 
 
 def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: Lanes) -> int:

@@ -47,8 +47,7 @@ def addresses_of(
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES, only), machine.launch
     steps = [step for step in only_addresses.program.steps if step.needed]  # shuffles are of one warp
-    loads = (step.pipe == "shared" and step.memory and step.targets for step in steps)
-    if any(loads) or any(step.kind == "meeting" for step in steps):
+    if any(step.loads_shared or step.kind == "meeting" for step in steps):
         warps = None
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}

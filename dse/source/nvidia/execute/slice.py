@@ -1,9 +1,9 @@
 """Find the instructions that must be evaluated: those that addresses, predicates and branches depend on.
 
 This is a backward slice, from a fixed point of liveness over the basic blocks. Sets of slots are bits of a
-Python integer. Shared and global memory are one slot each; local memory has one for each word addressed from
-the stack pointer alone, so that a spilled accumulator adds nothing to the slice. Registers that keep
-predicates have one for each bit, so that a sum that was in such a register before adds nothing either.
+Python integer. Global memory is one slot, shared memory one for each store; local memory has one for each
+word addressed from the stack pointer alone, so that a spilled accumulator adds nothing to the slice.
+Registers that keep predicates have one for each bit, so that a sum that was there before adds nothing either.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,10 +16,9 @@ from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, UR, URZ, P
 from dse.source.nvidia.sass.program import SassProgram, Step, descriptor_slot
 
 STACK = 1  # register of the stack pointer
-_SHARED = 1 << SLOTS
-_GLOBAL = 1 << (SLOTS + 1)
-_ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses computed at run time
-_BITS = SLOTS + 3  # first bit of registers that keep predicates, before the words of local memory
+_GLOBAL = 1 << SLOTS
+_ANYWHERE = 1 << (SLOTS + 1)  # local memory at addresses computed at run time
+_BITS = SLOTS + 2  # first bit of registers that keep predicates, before the words of local memory
 _WORD = 0xFFFFFFFF
 _MASKS = {"0xc0": "and", "0xfc": "or"}  # truth tables of a & b and a | b
 _STEERING = ("control", "barrier")  # pipes of control flow
@@ -60,7 +59,7 @@ def mark_needed(
     # Warps in different code exchange words of shared memory, if they synchronise by barriers there; what
     # feeds a load does so wherever it is.
     parted = any(step.opcode == "SYNCS" for step in program.steps)
-    exchanges, exchanged = memory.of_stores | (_SHARED if parted else 0), 0
+    exchanges, exchanged = 0 if feeds is None and not parted else memory.every, 0
     live: list[Wanted] = [{} for _ in program.blocks]
 
     def before(index: int, mark: bool = False) -> Wanted:
@@ -202,18 +201,12 @@ class _Memory:
     """The bits of memory that an access may read or write."""
 
     def __init__(
-        self,
-        program: SassProgram,
-        global_stores: bool,
-        purpose: Purpose,
-        feeds: Feeds | None,
-        first: int,
+        self, program: SassProgram, global_stores: bool, purpose: Purpose, feeds: Feeds | None, first: int
     ) -> None:
-        """From bit `first` on are those of what each store to shared memory has written, if loads have
-        `feeds`, then the words of local memory."""
-        self.global_stores, self.purpose, self.feeds = global_stores, purpose, feeds
-        self.first, self.first_word = first, first + (0 if feeds is None else len(program.steps))
-        self.of_stores = (1 << self.first_word) - (1 << first)
+        """From bit `first` on are what each store to shared memory writes, then words of local memory."""
+        self.global_stores, self.purpose, self.feeds = global_stores, purpose, feeds or {}
+        self.first, self.first_word = first, first + len(program.steps)
+        self.every = bits_of(first + step.index for step in program.steps if step.stores_shared)
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved
         self.local = _ANYWHERE
@@ -223,10 +216,9 @@ class _Memory:
 
     def shared(self, step: Step) -> tuple[int, int]:
         """Return the bits of shared memory that a step (writes, reads)."""
-        stores = None if self.feeds is None else self.feeds.get(step.index)
-        own = _SHARED if self.feeds is None else _SHARED | 1 << self.first + step.index
-        reads = _SHARED if stores is None else bits_of(self.first + number for number in stores)
-        return own if step.stores_shared else 0, reads if step.loads_shared else 0
+        fed = step.index in self.feeds
+        reads = bits_of(self.first + number for number in self.feeds[step.index]) if fed else self.every
+        return 1 << self.first + step.index & self.every, reads if step.loads_shared else 0
 
     def words(self, step: Step) -> int:
         """Return the words of an access at the stack pointer plus a constant; else 0."""
@@ -302,7 +294,7 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
     if step.addressed:
         elsewhere = step.kind == "copy" and "shared" not in memory.purpose.value  # that it stores to
         always |= packed.bits(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
-        if step.of_box and step.shared and memory.feeds is not None and "shared" in memory.purpose.value:
+        if step.of_box and step.shared and memory.feeds and "shared" in memory.purpose.value:
             always |= packed.bits([slot for slot, *_ in step.shared.bases])
         if step.coordinates and memory.global_stores:
             always |= _GLOBAL  # its tensor map

@@ -170,16 +170,11 @@ class BlockBarriers:
         packed = len(named) == 2 and named[0].kind == "register" and named[0].slot == named[1].slot
         numbers = (np.array(int(x.text, 0)) if x.kind == "number" else machine.r[x.slot] for x in named)
         barrier, members, *_ = (*(number.astype(int) for number in numbers), np.array(0), np.array(0))
-        both = (barrier & 15) + (
-            members >> 16 * packed << 4
-        )  # those of one register are its lower and upper half
-        values, mask = np.broadcast_arrays(both, lanes.mask)
-        for value in map(int, np.unique(values[mask])):
-            yield (
-                value & 15,
-                value >> 4,
-                lanes if both.size == 1 else machine.sets.of(mask & (values == value)),
-            )
+        # those of one register are its lower and upper half
+        both = (barrier & 15) + (members >> 16 * packed << 4)
+        for value in np.unique(lanes.of(both) if both.size > 1 else both):
+            there = lanes if both.size == 1 else machine.sets.of(lanes.mask & (both == value))
+            yield int(value) & 15, int(value) >> 4, there
 
     def release(self) -> bool:
         """Release blocks whose threads have all arrived; return False if there are none.

@@ -9,7 +9,7 @@ from dse.source.caches.cache_model import Traffic
 from dse.source.caches.sectors import merged
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
-from dse.source.machine.feeds import STEPS, Feeds, joined, settled
+from dse.source.machine.feeds import STEPS, Feeds, feeds_of, joined
 from dse.source.machine.launch import OF_LAUNCH, Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose, reached
 from dse.source.machine.recorded import cost_of_accesses, once_each, total_counts
@@ -48,31 +48,20 @@ def run_sample(
 
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.
     """
-    feeds = feeds_of(ready, launch)
+    loads = [step.index for step in ready.program.steps if step.needed and step.loads_shared]
+
+    def read(feeds: Feeds, block: Dimensions) -> tuple[Feeds, set[int]]:
+        alone = bind_program(ready.program, ready.global_stores, Purpose.FEEDS, ready, feeds)
+        machine = run(alone, launch, [block], STEPS)
+        return machine.fed(), {step.index for step in machine.program.steps if step.needed}
+
+    feeds = feeds_of(loads, launch, read) if loads else None
     while feeds is not None:
-        fed = bind_program(ready.program, like=ready, feeds=feeds)
-        machine, sample = _sampled(fed, launch, step_limit)
+        machine, sample = _sampled(bind_program(ready.program, like=ready, feeds=feeds), launch, step_limit)
         before, feeds = feeds, joined(feeds, machine.fed())
         if feeds == before:
             return machine, sample
     return _sampled(ready, launch, step_limit)
-
-
-def feeds_of(ready: BoundProgram, launch: LaunchArguments) -> Feeds | None:
-    """Return what loads from shared memory read in the middle of the grid.
-
-    None if nothing depends on them, or that block cannot be run.
-    """
-    loads = [step.index for step in ready.program.steps if step.needed and step.loads_shared]
-    x, y, z = (size // 2 for size in launch.grid)
-
-    def read(feeds: Feeds) -> tuple[Feeds, bool]:
-        alone = bind_program(ready.program, ready.global_stores, Purpose.FEEDS, ready, feeds)
-        machine = run(alone, launch, [(x, y, z)], STEPS)
-        steps = machine.program.steps
-        return machine.fed(), any(steps[number].needed for number in loads)
-
-    return settled(loads, read) if loads else None
 
 
 def _sampled(ready: BoundProgram, launch: LaunchArguments, step_limit: int) -> tuple[Machine, Sample]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.feeds import fed, feeds_of
+from dse.source.amd.execute.feeds import fed, feeds_in
 from dse.source.amd.execute.interpret import execute
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.liveness import Purpose
@@ -123,7 +123,7 @@ def test_loads_ask_for_what_is_stored_where_they_read(written):
     launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
     for beside, unread in (("", {3, 4}), (" offset:256", {5, 6})):
         whole = code_of(written([line.format(beside) for line in code], lds=1024))
-        feeds = feeds_of(whole, launch)
+        feeds = feeds_in(whole, launch)
         assert feeds == {7: {6 if not beside else 4}}
         assert whole.evaluated == set()
         both = whole.needed_for(Purpose.COUNTS).evaluated

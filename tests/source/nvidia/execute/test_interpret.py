@@ -129,6 +129,7 @@ def test_predicates_in_bits_of_a_register_are_known_whatever_it_held():
 
 
 COPY, STORE, LOAD = "LDGSTS.E [R4], [R2.64]", "STS [R4], R9", "LDS R5, [R4]; STS [R5], R9; EXIT"
+RUN = "UMOV UR8, 0x40; ULDC.64 UR4, c[0x0][0x160]; UMOV UR6, 0x2; UBLKCP.S.G [UR8], [UR4], UR6"
 FILL = "STS [R6{}], R9; IADD3 R6, R6, {}, RZ; IADD3 R8, R8, 0x1, RZ; ISETP.LT.AND P1, PT, R8, 0x40, PT"
 FILL += "; @P1 BRA 0x70"
 # Instructions behind the first six, and the data of stores, the last aside, that loads ask for.
@@ -145,6 +146,8 @@ FED = {
         {"STS [RZ+0x80]", "STS [R7+0x10]"},
     ),
     "an atomic operation": (f"{STORE}; ATOMS.ADD R7, [R4], R8; {LOAD}", {"STS [R4]", "ATOMS"}),
+    "a run of bytes": (f"{STORE}; {RUN}; {LOAD}", {"STS [R4]", "UBLKCP"}),
+    "a run of bytes elsewhere": (f"{STORE}; {RUN.replace('0x40', '0x200')}; {LOAD}", {"STS [R4]"}),
     # trips of a loop that are skipped: one of them stored what is loaded, or none of them did
     "a loop that moves": (
         f"{STORE}; {FILL.format('', '0x100')}; LDS R5, [0x2000]; STS [R5], R9; EXIT",
@@ -158,10 +161,10 @@ FED = {
 def test_loads_ask_for_the_data_of_stores_where_they_read(code: str, expected: set[str]):
     number = "S2R R4, SR_TID.X; SHF.L.U32 R4, R4, 0x2, RZ; ISETP.EQ.AND P0, PT, R4, RZ, PT"
     made = bind_program(program_of(f"{number}; NOP; MOV R6, RZ; MOV R8, RZ", code))
-    machine, _ = run_sample(made, LaunchArguments((2, 1, 1), (32, 1, 1), []))
+    machine, _ = run_sample(made, LaunchArguments((2, 1, 1), (32, 1, 1), [None]))
     asked = [step.text for step in machine.program.steps if step.needed and step.stores_shared]
     assert {next(text for text in expected if of.startswith(text)) for of in asked} == expected
-    assert ({what for _, what in machine.unknown} == {"address"}) == ("LDGSTS" in expected)
+    assert ({what for _, what in machine.unknown} == {"address"}) == bool(expected & {"LDGSTS", "UBLKCP"})
 
 
 def test_endless_loop_ends_in_one_line():
