@@ -66,36 +66,6 @@ def write(tmp_path):
     return write
 
 
-def texts(pairs):
-    return {name: item.text for name, item in pairs}
-
-
-def test_reads_everything(write):
-    kernel = kernels.load(write())
-    assert (kernel.name, kernel.summary, kernel.variant_of) == ("stencil", "a made-up stencil", "smoothing")
-    assert kernel.source == kernel.path.parent / "stencil.cu"
-    values = {"block_x": (16, 32, 64), "block_y": (1, 2, 4, 8), "tile": (1, 3, 5, 7), "staged": (0, 1)}
-    assert dict(kernel.space.values) == values
-    constraints = [constraint.text for constraint in kernel.space.constraints]
-    assert constraints == ["block_x * block_y <= width", "staged == 0 or tile > 1"]
-    assert kernel.problem == (("width", 1024), ("scale", 0.5))
-    assert texts(kernel.let) == {"columns": "block_x * tile", "rows": "block_y + columns"}
-    launch = {"threads": "block_x * block_y", "blocks": "ceil(width / columns)", "registers": "32"}
-    assert texts(kernel.launch) == launch | {"shared_bytes": "4 * rows if staged else 0"}
-    assert texts(kernel.warp) == {"fp32": "rows * warps", "ilp": "2"}
-    image, tile = kernel.accesses
-    assert (image.name, image.space, image.op) == ("image", "global", "load")
-    assert list(texts(image.fields)) == ["count", "sectors"]
-    assert texts(tile.fields) == {"count": "tile", "passes": "2"}
-    old, new = kernel.spaces
-    assert (old.name, old.rename, old.set) == ("stencil_old", (), ())
-    assert new.rename == (("BX", "block_x"), ("BY", "block_y"), ("W", "width"))
-    assert new.set == (("staged", 1), ("tile", 3))
-    again = kernels.load(str(kernel.path))
-    assert (kernel, hash(kernel)) == (again, hash(again))
-    assert kernel != kernels.load(write("scale = 0.5", "scale = 1.5"))
-
-
 def test_what_may_be_left_out(tmp_path):
     file, head = tmp_path / "kernel.toml", 'name = "copy"\nsummary = "."\n[parameters]\nn = [1]\n'
     launch = '[launch]\nthreads = "32 * n"\nblocks = 1\nregisters = 8\ndynamic_shared_bytes = "8 * n"\n'
