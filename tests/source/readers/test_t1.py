@@ -206,21 +206,3 @@ def test_mistakes_are_named_by_their_field(problem, path, value, message):
 def test_a_grid_needs_a_size(problem):
     with pytest.raises(DseError, match="found neither ProblemSize nor GlobalSize, expected one of them"):
         problem({f"{KERNEL}.ProblemSize": ..., f"{KERNEL}.GlobalSize": ...})
-
-
-def test_files_that_are_no_t1_file(tmp_path):
-    path = tmp_path / "x.json"
-    with pytest.raises(DseError, match=r"x\.json: cannot read: No such file or directory$"):
-        load(path)
-    with pytest.raises(DseError, match=r"^[^\n]*: Is a directory$"):
-        load(tmp_path)
-    for text, message in [
-        (b'{"General": ', r"x\.json: is not JSON: Expecting value: line 1 column 13"),
-        (b"\xff", r"x\.json: text: found byte 0 that is no UTF-8"),
-        (b"[" * 10000, r"x\.json: is not JSON: nested too deep"),
-        (b"[1]", r"x\.json: top level: found \[1\], expected an object"),
-        (b"{}", r"x\.json: ConfigurationSpace: found nothing, expected a value"),
-    ]:
-        path.write_bytes(text)
-        with pytest.raises(DseError, match=message):
-            load(path)
