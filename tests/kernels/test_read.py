@@ -66,36 +66,6 @@ def write(tmp_path):
     return write
 
 
-def texts(pairs):
-    return {name: item.text for name, item in pairs}
-
-
-def test_reads_everything(write):
-    kernel = kernels.load(write())
-    assert (kernel.name, kernel.summary, kernel.variant_of) == ("stencil", "a made-up stencil", "smoothing")
-    assert kernel.source == kernel.path.parent / "stencil.cu"
-    values = {"block_x": (16, 32, 64), "block_y": (1, 2, 4, 8), "tile": (1, 3, 5, 7), "staged": (0, 1)}
-    assert dict(kernel.space.values) == values
-    constraints = [constraint.text for constraint in kernel.space.constraints]
-    assert constraints == ["block_x * block_y <= width", "staged == 0 or tile > 1"]
-    assert kernel.problem == (("width", 1024), ("scale", 0.5))
-    assert texts(kernel.let) == {"columns": "block_x * tile", "rows": "block_y + columns"}
-    launch = {"threads": "block_x * block_y", "blocks": "ceil(width / columns)", "registers": "32"}
-    assert texts(kernel.launch) == launch | {"shared_bytes": "4 * rows if staged else 0"}
-    assert texts(kernel.warp) == {"fp32": "rows * warps", "ilp": "2"}
-    image, tile = kernel.accesses
-    assert (image.name, image.space, image.op) == ("image", "global", "load")
-    assert list(texts(image.fields)) == ["count", "sectors"]
-    assert texts(tile.fields) == {"count": "tile", "passes": "2"}
-    old, new = kernel.spaces
-    assert (old.name, old.rename, old.set) == ("stencil_old", (), ())
-    assert new.rename == (("BX", "block_x"), ("BY", "block_y"), ("W", "width"))
-    assert new.set == (("staged", 1), ("tile", 3))
-    again = kernels.load(str(kernel.path))
-    assert (kernel, hash(kernel)) == (again, hash(again))
-    assert kernel != kernels.load(write("scale = 0.5", "scale = 1.5"))
-
-
 def test_what_may_be_left_out(tmp_path):
     file, head = tmp_path / "kernel.toml", 'name = "copy"\nsummary = "."\n[parameters]\nn = [1]\n'
     launch = '[launch]\nthreads = "32 * n"\nblocks = 1\nregisters = 8\ndynamic_shared_bytes = "8 * n"\n'
@@ -131,14 +101,11 @@ BY = 'BY = "block_y"'
     ("old", "new", "message"),
     [
         ('name = "stencil"\n', "", "name: found nothing, expected a value"),
-        ('name = "stencil"\n', "name = 3\n", "name: found 3, expected a valid string"),
         ('source = "stencil.cu"', 'sorce = "x"', r"sorce: found an unknown field, .*; did you mean source\?"),
         ('source = "stencil.cu"', 'source = "../x.cu"', r"source: found '\.\./x\.cu', expected a file"),
         ('source = "stencil.cu"', f'source = "{"x" * 5000}.cu"', "source: found no file xxx"),
-        ("fp32 =", "fp23 =", r"warp\.fp23: found an unknown field, expected one of .*did you mean fp32\?"),
         ("threads =", "thread =", r"launch\.(threads: found nothing|thread: found an unknown field)"),
         ('space = "shared"', 'space = "share"', r"access\.tile\.space: found 'share', expected 'global' or"),
-        ('name = "image"\n', "", r"access\.1\.name: found nothing"),
         ('[[access]]\nname = "image"', '[access]\nname = "image"', "is not TOML"),
         ("passes = 2", "sectors = 2", r"access\.tile\.sectors: found in a shared access"),
         ("passes = 2", 'phase = "copy"', r"access\.tile\.phase: found 'copy', expected"),
@@ -146,7 +113,6 @@ BY = 'BY = "block_y"'
         (SPACES, f'[[phase]]\nname = "copy"\nint = 1\n{SPACES}', r"phase\.copy\.int: found an unknown field"),
         (FP32, '"rows *"', r"warp\.fp32: cannot read 'rows \*'"),
         (FP32, '"row * warps"', r"warp\.fp32: unknown name 'row' .*did you mean rows"),
-        (FP32, "[1]", r"warp\.fp32: found \[1\], expected an expression or a number"),
         (FP32, "inf", r"warp\.fp32: found inf, expected an expression or a number"),
         ('"ceil(width / columns)"', '"warps"', r"launch\.blocks: unknown name 'warps'"),
         ('"block_x * tile"', '"rows"', r"let\.columns: unknown name 'rows'"),
@@ -160,13 +126,11 @@ BY = 'BY = "block_y"'
         (WIDTH, "width = 8\ntile = 1", r"problem\.tile: found a name of parameters"),
         ("scale = 0.5", "warps = 2", r"problem\.warps: found a name of the language"),
         ("scale = 0.5", '"a b" = 2', r"problem: found the name 'a b'"),
-        (BY, 'BY = "blocky"', r".*rename\.BY: found 'blocky', .*did you mean block_y"),
         (BY, 'BY = "block_x"', r"spaces\.stencil_new\.rename\.BY: found 'block_x' again"),
         (BY, 'BY = "tile"', r"spaces\.stencil_new\.set\.tile: found 'tile' again"),
         ("tile = 3 }", "tile = 3, x = 1 }", r"spaces\.stencil_new\.set\.x: found 'x'"),
         ("staged = 1,", 'staged = "yes",', r"spaces\.stencil_new\.set\.staged: found 'yes', expected"),
         ("[problem]", '[problem]\nconstraints = ["1"]', r"constraints: found in \[problem\], expected"),
-        ("[warp]", "[warp", "is not TOML: .*line"),
         (COUNTED, f"{COUNTED}\n{SUBSCRIPT}", "access.image.sectors: found beside access, expected one of"),
         (COUNTED, 'loops = ["i"]', "access.image.loops: found without access, expected"),
         (COUNTED, SUBSCRIPT.replace('["i"]', '["tile"]'), "access.image.loops: found 'tile', expected"),

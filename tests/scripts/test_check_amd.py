@@ -24,7 +24,7 @@ def test_configurations_run_and_values_are_numpys(kernel: str, target: str):
     assert checked.instructions > 0
 
 
-# Each with warps of 64 and of 32 threads: the other pairs of these execute no further branch.
+# With warps of 64 or of 32 threads; the product of matrices with both.
 MORE = {
     "convolution": "1032",
     "dedispersion": "90a",

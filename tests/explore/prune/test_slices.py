@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from calibrate_pruning import BEYOND, FEWEST, known, margin, nearly, slices
+from calibrate_pruning import FEWEST, slices
 
 from dse.explore.tune.candidates import bare
 
@@ -32,23 +31,3 @@ def test_slices_hold_parameters_to_some_of_their_values():
     failed = np.where(A > 4, np.inf, SECONDS)
     for selected in list(slices(candidates(), failed, 5))[1:]:
         assert np.isfinite(failed[selected]).mean() >= 0.5
-
-
-def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
-    good = nearly(SECONDS, 0.05)
-    needed = (LOG_S[good].min() - LOG_S.min()) / OFF.std()
-    assert margin(candidates(), SECONDS, EVERY, 0.05) == pytest.approx(needed)
-    assert needed > 0
-    assert margin(candidates(), np.exp(LOG_S) * 1.0001**OFF, EVERY, 0.05) == 0.0
-    assert margin(candidates(~good), SECONDS, EVERY, 0.05) == BEYOND
-    ran = A.max() > A
-    failed = np.where(ran, SECONDS, np.inf)
-    needed = (LOG_S[nearly(failed, 0.05)].min() - LOG_S.min()) / OFF[ran].std()
-    assert margin(candidates(), failed, EVERY, 0.05) == pytest.approx(needed)
-    single = known("s", "k", "g", candidates(), SECONDS, 0.05, 6)
-    assert (single.space, single.kernel, single.gpu, single.configurations) == ("s", "k", "g", N)
-    assert (single.predicted, single.spread) == (pytest.approx(LOG_S.std()), pytest.approx(OFF.std()))
-    odd = np.where(A == 1, 1e3 * SECONDS, SECONDS)  # held for impossible: tells nothing of what is predicted
-    assert known("s", "k", "g", candidates(A > 1), odd, 0.05, 2).spread == pytest.approx(OFF[A > 1].std())
-    assert list(single.margins) == sorted(single.margins)
-    assert 0.5 < single.spearman < 1

@@ -4,7 +4,6 @@ import copy
 import json
 from collections.abc import Mapping
 from functools import reduce
-from itertools import product
 from operator import mul
 from typing import Any
 
@@ -83,28 +82,6 @@ def blocks(t1: T1Problem, values: Mapping[str, Any]) -> Any:
         size = size if isinstance(size, int) else size(values, np)
         along.append(np.ceil(size / reduce(mul, (divisor(values, np) for divisor in divisors), 1)))
     return reduce(mul, along)
-
-
-def test_the_whole_file(problem):
-    t1 = problem()
-    assert (t1.name, t1.kernel_name, t1.language) == ("convolution", "convolution_kernel", "CUDA")
-    bx, by, tx, pad, fw = (16, 32, 48), (1, 2, 4), (1, 2, 4), (0, 1), (15,)
-    assert t1.space.values == {"bx": bx, "by": by, "tx": tx, "pad": pad, "fw": fw}
-    assert t1.problem_size == (4096, 1000)
-    assert [[divisor.text for divisor in axis] for axis in t1.grid_div] == [["bx", "tx"], ["by"]]
-    arguments = [(argument.Name, argument.AccessType, argument.Size) for argument in t1.arguments]
-    assert arguments == [("out", "WriteOnly", "n*n"), ("n", None, None)]
-    expected = [
-        (x, y, tile, padded, 15)
-        for x, y, tile, padded in product(bx, by, tx, pad)
-        if (padded == 0 or x % 32 != 0) and 32 <= x * y <= 1024 and 15 % ((x * y) / tile) == 15
-    ]
-    columns = t1.space.configurations()
-    assert list(zip(*columns.values(), strict=True)) == expected
-    assert 0 < len(expected) < t1.space.size
-    grid = [-(-4096 // (row[0] * row[2])) * -(-1000 // row[1]) for row in expected]
-    np.testing.assert_array_equal(blocks(t1, columns), grid)
-    assert t1.shared_memory(columns, np) == 0
 
 
 @pytest.mark.parametrize(
@@ -229,21 +206,3 @@ def test_mistakes_are_named_by_their_field(problem, path, value, message):
 def test_a_grid_needs_a_size(problem):
     with pytest.raises(DseError, match="found neither ProblemSize nor GlobalSize, expected one of them"):
         problem({f"{KERNEL}.ProblemSize": ..., f"{KERNEL}.GlobalSize": ...})
-
-
-def test_files_that_are_no_t1_file(tmp_path):
-    path = tmp_path / "x.json"
-    with pytest.raises(DseError, match=r"x\.json: cannot read: No such file or directory$"):
-        load(path)
-    with pytest.raises(DseError, match=r"^[^\n]*: Is a directory$"):
-        load(tmp_path)
-    for text, message in [
-        (b'{"General": ', r"x\.json: is not JSON: Expecting value: line 1 column 13"),
-        (b"\xff", r"x\.json: text: found byte 0 that is no UTF-8"),
-        (b"[" * 10000, r"x\.json: is not JSON: nested too deep"),
-        (b"[1]", r"x\.json: top level: found \[1\], expected an object"),
-        (b"{}", r"x\.json: ConfigurationSpace: found nothing, expected a value"),
-    ]:
-        path.write_bytes(text)
-        with pytest.raises(DseError, match=message):
-            load(path)

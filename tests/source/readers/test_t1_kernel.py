@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.core.space import Expression
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.kernels.description import ArrayArgument, evaluated_names
@@ -98,29 +97,6 @@ def test_a_size_that_parameters_decide_is_no_size_but_a_grid(write):
     known |= {"problem_size_x": 400}
     grids = [[np.ravel(item(known, np)).tolist() for item in build.grid] for build in (kernel.build, plain)]
     assert grids[0] == grids[1] == [[4], [500]]
-
-
-def test_arguments_of_a_tuning_problem(write):
-    build = load(write()).build
-    assert build is not None
-    *arrays, n, a, seed = build.arguments
-    assert [type(item) for item in arrays] == [ArrayArgument] * 5  # the filter is not passed
-    names = {"problem_size_x": 1000, "index": np.arange(3), "random": np.array([0.0, 0.5, 0.99])}
-    out, x, at, ones, file = (array for array in arrays if isinstance(array, ArrayArgument))
-    assert at.values is not None
-    assert x.values is not None
-    assert ones.values is not None
-    assert isinstance(n, Expression)
-    assert isinstance(a, Expression)
-    assert (out.type, out.size(names, np), out.values) == ("float32", 1000, None)  # nothing is read from it
-    assert file.values is None
-    assert (x.type, x.size(names, np)) == ("float32", 4 * (1000 * 4 + 50))
-    assert x.values(names, np).tolist() == [0, 4, 7.92]
-    assert (at.type, at.size(names, np), at.values(names, np).tolist()) == ("int32", 100, [0, 4, 7])
-    assert (ones.type, ones.values(names, np)) == ("float64", 1)
-    assert (n({}, np), n({}, np).dtype.kind) == (50, "i")
-    assert (a({}, np), a({}, np).dtype.kind) == (2, "f")
-    assert seed is None
 
 
 def test_arguments_are_those_that_the_kernel_takes(write, tmp_path):

@@ -373,13 +373,13 @@ def test_kernels_as_inductor_writes_them(gpu, run_dse, own_cache, tmp_path):
         "cdiv(xnumel, XBLOCK)",
     )
     cat = ("characterise", f"{tmp_path / 'output_code.py'}:cat", "-g", gpu, "--grid", "2048")
-    scan = ("characterise", f"{tmp_path / 'output_code.py'}:scan", "-g", gpu, "--grid", "4096")
-    done = ("--arg", "ws=4096:uint64:2", "--arg", "x=2**20:float:random", "--arg", "edges=7:float:index/8")
+    scan = ("characterise", f"{tmp_path / 'output_code.py'}:scan", "-g", gpu, "--grid", "1024")
+    done = ("--arg", "ws=1024:uint64:2", "--arg", "x=2**18:float:random", "--arg", "edges=7:float:index/8")
     for command, warps, sectors in (
         ((*rows, "--constexpr", "XBLOCK=4"), 64 * 4, 256 * 65 * 4 / 32),
         ((*fill, "--arg", "semaphores=1:uint32:0"), 256 * 2, 256 * 64 * 4 / 32),
         ((*cat, "--constexpr", "XBLOCK=256"), 2048 * 4, 2 * 2048 * 256 * 4 / 32),
-        ((*scan, *done), 4096 * 4, 2 * 4096 * 256 * 4 / 32 + 4096 * 8 / 32),
+        ((*scan, *done), 1024 * 4, 2 * 1024 * 256 * 4 / 32 + 1024 * 8 / 32),
     ):
         ran = run_dse(*command, "--json")
         assert ran.code == 0, ran.err
