@@ -31,7 +31,7 @@ def test_registers_feed_hopper_more_slowly_and_geforces_take_twice_as_long_for_f
 
 
 def test_power_lowers_the_clock_of_tensor_cores_at_the_full_rate_of_their_architecture_alone(gpu):
-    """cuBLAS reaches 0.73 of an A100's peak, 0.96 of an L20's, and 0.99 of an RTX 4090's with sums in fp32."""
+    """cuBLAS reaches 0.73 of an A100's peak, 0.96 of an L20's, 0.99 of an RTX 4090's with sums in fp32."""
     full = {"a100": "mma_fp16", "h100-sxm": "mma_fp8", "t4": "mma_fp16", "rtx-4090": "mma_fp16_fp16"}
     cut = {"a100": "mma_fp64", "h20": "mma_fp8", "l20": "mma_fp16", "rtx-4090": "mma_fp16"}
     assert [float(heat(gpu(name), kind)) for name, kind in full.items()] == [pytest.approx(HEAT)] * 4

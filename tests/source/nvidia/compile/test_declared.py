@@ -45,7 +45,8 @@ def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | N
 
 
 def test_the_options_of_a_source_choose_between_its_declarations(write):
-    text = "#ifdef SWAPPED\n__global__ void k(int m, int n) {}\n#else\n__global__ void k(int n, int m) {}\n#endif"
+    other, usual = ("__global__ void k(int m, int n) {}", "__global__ void k(int n, int m) {}")
+    text = f"#ifdef SWAPPED\n{other}\n#else\n{usual}\n#endif"
     for options, expected in (((), "n m"), (("-DSWAPPED",), "m n")):
         source = read_source(write(text), "k", options=options)
         assert " ".join(map(_short, parameters_of(source) or ())) == expected
