@@ -269,5 +269,5 @@ def test_products_out_of_registers_are_no_faster_than_all_others(files):
             and file.header.vendor == "NVIDIA"
         ):
             slower.add(name)
-    assert slower == {"h20"}  # whose core is cut
+    assert not slower
     assert gpus.load("radeon vii").gpu.cpi.fp64 == 2 * gpus.load("mi50").gpu.cpi.fp64
