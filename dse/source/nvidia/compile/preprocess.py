@@ -29,6 +29,10 @@ def preprocessed(source: CudaSource) -> str:
             preprocessor.define(f"{name} {value if has_value else 1}")
     for macro in _TARGET:
         preprocessor.define(macro)
-    preprocessor.parse("\n".join((*(header for _, header in source.headers), source.text)))
-    preprocessor.write(text)
+    whole = "\n".join((*(header for _, header in source.headers), source.text))
+    preprocessor.parse(whole)
+    try:
+        preprocessor.write(text)
+    except IndexError:  # an `#if` without an expression
+        return whole
     return text.getvalue()
