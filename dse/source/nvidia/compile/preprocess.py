@@ -14,6 +14,10 @@ def preprocessed(source: CudaSource) -> str:
     import pcpp
 
     class Preprocessor(pcpp.Preprocessor):
+        def on_file_open(self, is_system_include: bool, includepath: str) -> NoReturn:
+            """Open no file: the source's own headers are there already."""
+            raise FileNotFoundError(includepath)
+
         def on_include_not_found(
             self, is_malformed: bool, is_system_include: bool, curdir: str, includepath: str
         ) -> NoReturn:

@@ -47,7 +47,8 @@ def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | N
 
 def test_the_options_of_a_source_choose_between_its_declarations(write):
     other, usual = ("__global__ void k(int m, int n) {}", "__global__ void k(int n, int m) {}")
-    text = f"#ifdef SWAPPED\n{other}\n#else\n{usual}\n#endif"
+    text = f'#include "k.h"\n#ifdef SWAPPED\n{other}\n#else\n{usual}\n#endif'
+    write("#pragma once", "k.h")
     for options, expected in (((), "n m"), (("-DSWAPPED",), "m n")):
         source = read_source(write(text), "k", options=options)
         assert " ".join(map(_short, parameters_of(source) or ())) == expected
