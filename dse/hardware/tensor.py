@@ -44,8 +44,11 @@ def tensor_cycles(gpu: Gpu, work: PerClass) -> Array:
     All kinds of multiply-adds share it. Products from registers are also limited by register bandwidth: on
     Hopper they reach 63 % of the throughput of products from shared memory.
     """
-    products = reduce(jnp.add, (getattr(work, name) * getattr(gpu.cpi, name) for name in MMA))
-    return jnp.maximum(products, work.mma_warp * gpu.cpi.mma_warp)
+    return jnp.maximum(reduce(jnp.add, _products(gpu, work).values()), work.mma_warp * gpu.cpi.mma_warp)
+
+
+def _products(gpu: Gpu, work: PerClass) -> dict[str, Array]:
+    return {name: getattr(work, name) * getattr(gpu.cpi, name) for name in MMA}
 
 
 def heat(gpu: Gpu, name: str) -> Array:
@@ -53,7 +56,7 @@ def heat(gpu: Gpu, name: str) -> Array:
 
     Power lowers the clock of tensor cores at the full rate of their architecture. At half of it, to which
     GeForce is cut for sums in single precision, and L20, L40 and H20 altogether, they keep it: cuBLAS reaches
-    0.96 of an L20's peak.
+    0.96 of an L20's peak. It is 0 for AMD's GPUs, which have no compute capability.
     """
     full = reduce(lambda bits, row: jnp.where(gpu.compute_capability >= row[0], row[1], bits), FULL, NEVER)
     share = BITS[name] / getattr(gpu.cpi, name) / full
@@ -62,7 +65,7 @@ def heat(gpu: Gpu, name: str) -> Array:
 
 def heat_cycles(gpu: Gpu, work: PerClass) -> Array:
     """Return the cycles that power adds to those of `tensor_cycles`. **Shapes:** broadcast."""
-    products = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in MMA}
+    products = _products(gpu, work)
     hot = reduce(jnp.add, (products[name] * heat(gpu, name) for name in MMA))
     return tensor_cycles(gpu, work) * safe_divide(hot, reduce(jnp.add, products.values()))
 

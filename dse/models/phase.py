@@ -160,7 +160,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     left = gpu.dirty_bytes.astype(kind) / SECTOR / gpu.sm_count
     evicted = written(kernel.work.dram * mean_warps - stored, stored, left) - stored
     dram = (dram + evicted) * gpu.cpi.dram
-    heat = jnp.where(gpu.gfx > 0, 0.0, heat_cycles(gpu, kernel.work)) * warps
+    heat = heat_cycles(gpu, kernel.work) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
     scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)

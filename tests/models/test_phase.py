@@ -92,8 +92,8 @@ def launch_cycles(gpu, phases, dram, stores, runs, products, idle, blocks, resid
         cycles += wave(gpu, phases, left, warps_per_block)
     sectors = power_mean(dram, ROW * runs)
     warps = blocks * warps_per_block
-    share = 16 / gpu["cpi"]["mma_fp16"] / FULL[gpu["compute_capability"]]
-    hot = 0.0 if gpu["gfx"] else HEAT * min(max(2 * share - 1, 0), 1)
+    share = 16 / gpu["cpi"]["mma_fp16"] / FULL.get(gpu["compute_capability"], np.inf)
+    hot = HEAT * min(max(2 * share - 1, 0), 1)
     heat = hot * products * gpu["cpi"]["mma_fp16"] * warps
     moved, left = dram * mean * warps_per_block, gpu["dirty_bytes"] / 32 / sms
     stored = stores * mean * warps_per_block

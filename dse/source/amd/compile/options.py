@@ -43,20 +43,6 @@ def for_clang(options: Sequence[str]) -> list[str]:
     return translated
 
 
-def directives(options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return clang's options without those of macros, and these as lines of source.
-
-    Lines can come after the prelude, whose own names macros such as N and T would change.
-    """
-    macros = [option for option in options if option.startswith(("-D", "-U"))]
-    return [option for option in options if option not in macros], [_directive(option) for option in macros]
-
-
-def _directive(option: str) -> str:
-    name, has_value, value = option[2:].partition("=")
-    return f"#undef {name}\n" if option.startswith("-U") else f"#define {name} {value if has_value else 1}\n"
-
-
 def refused(option: str) -> DseError:
     """Return the error for an option that this clang does not know."""
     return DseError(f"compiler options: found {option!r}, expected one of {', '.join(ALLOWED)}")

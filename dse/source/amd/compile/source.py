@@ -15,7 +15,7 @@ from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.host_code import closed, masked
 from dse.source.nvidia.compile.includes import macro, plainly_named
 from dse.source.nvidia.compile.kernel_names import declared_in, no_kernel
-from dse.source.nvidia.compile.options import split
+from dse.source.nvidia.compile.options import directives, split
 
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
@@ -90,8 +90,8 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     name = Path(source.path).name
     parameters = [macro(macro_name, value, source.path) for macro_name, value in defines]
-    kept, stated = options.directives(source.options)
-    macros = "".join((*(f"#define {name} {value}\n" for name, value in parameters), *stated))
+    kept, stated = directives(source.options)
+    macros = "".join(f"#define {name} {value}\n" for name, value in parameters) + stated
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),

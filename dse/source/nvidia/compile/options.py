@@ -17,12 +17,30 @@ ALLOWED = (
 )
 _JOINED = ("D", "U")  # their value follows without a space
 _FOLDER = re.compile(r"(?:-I|--?include-path=)(.+)")
+_DEFINED = re.compile(r"(?:-D|--?define-macro=)([^=]+)(?:=(.*))?")
+_UNDEFINED = re.compile(r"(?:-U|--?undefine-macro=)(.+)")
 
 
 def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
     """Separate options from include folders."""
     folders = [folder[1].strip() for option in options if (folder := _FOLDER.fullmatch(option))]
     return [option for option in options if not _FOLDER.fullmatch(option)], folders
+
+
+def directives(options: Sequence[str]) -> tuple[list[str], str]:
+    """Separate options from macros, which are returned as lines of source.
+
+    Lines can come after a prelude, whose own names macros such as N and T would change.
+    """
+    kept, lines = [], []
+    for option in options:
+        if macro := _DEFINED.fullmatch(option):
+            lines.append(f"#define {macro[1]} {'1' if macro[2] is None else macro[2]}\n")
+        elif macro := _UNDEFINED.fullmatch(option):
+            lines.append(f"#undef {macro[1]}\n")
+        else:
+            kept.append(option)
+    return kept, "".join(lines)
 
 
 def check(options: Sequence[str], where: str) -> None:

@@ -1,14 +1,17 @@
 """A source's text after the preprocessor: branches chosen, macros replaced."""
 
+from functools import lru_cache
 from io import StringIO
 from typing import NoReturn
 
 from dse.source.nvidia.compile.nvrtc import CudaSource
+from dse.source.nvidia.compile.options import directives
 
-_DEFINED = ("--define-macro=", "-D")
-_TARGET = ("__CUDACC__ 1", "__CUDA_ARCH__ 800", "__HIPCC__ 1")
+_OF_CUDA = "#define __CUDACC__ 1\n#define __CUDA_ARCH__ 800\n"
+_OF_HIP = "#define __HIP__ 1\n#define __HIPCC__ 1\n#define __HIP_PLATFORM_AMD__ 1\n"
 
 
+@lru_cache(maxsize=16)
 def preprocessed(source: CudaSource) -> str:
     """Return the source and its own headers, by the macros of its options, without other headers."""
     import pcpp
@@ -27,16 +30,12 @@ def preprocessed(source: CudaSource) -> str:
             """The compiler reports errors, later."""
 
     preprocessor, text = Preprocessor(), StringIO()
-    for option in source.options:
-        if prefix := next((prefix for prefix in _DEFINED if option.startswith(prefix)), ""):
-            name, has_value, value = option.removeprefix(prefix).partition("=")
-            preprocessor.define(f"{name} {value if has_value else 1}")
-    for macro in _TARGET:
-        preprocessor.define(macro)
-    whole = "\n".join((*(header for _, header in source.headers), source.text))
+    target = _OF_HIP if source.path.endswith(".hip") else _OF_CUDA
+    headers = (header for _, header in source.headers)
+    whole = "\n".join((target, directives(source.options)[1], *headers, source.text))
     preprocessor.parse(whole)
     try:
         preprocessor.write(text)
-    except IndexError:  # an `#if` without an expression
+    except IndexError:  # a directive without the name or expression that it needs
         return whole
     return text.getvalue()

@@ -36,7 +36,7 @@ PTX = """
             "a*",
         ),
         ("#define SIZES int n, \\\n  int m\n__global__ void k(float* a, SIZES)", "k", "a* n m"),
-        ("#if\n__global__ void k(int n);\n#else\n__global__ void k(float* a)\n#endif", "", "n"),
+        ("#ifdef\n__global__ void k(int n);\n#else\n__global__ void k(float* a)\n#endif", "", "n"),
         ("void f(int a)", "", None),
     ],
 )
