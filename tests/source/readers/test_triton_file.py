@@ -132,6 +132,14 @@ def test_a_hook_sees_constants_that_are_stated(tmp_path):
     assert not description.assumptions
 
 
+def test_a_wrapper_may_keep_what_it_likes_of_its_kernel(tmp_path):
+    """As one that calls the kernel, and remembers the signature of its function, does."""
+    entry = "class Entry:\n    def __init__(self, fn):\n        self.fn, self.signature = fn, fn.signature\n"
+    text = FILE.read_text().replace("@triton.jit", f"{entry}\n\n@Entry\n@triton.jit", 1)
+    (tmp_path / "wrapped.py").write_text(text)
+    assert load(f"{tmp_path}/wrapped.py:gather", GATHER).space.size == 4
+
+
 def test_a_hook_that_fails_is_passed_over_and_that_is_said():
     description = load(f"{FILE}:add", replace(ADD, grid=("8",), sizes=()))
     [said] = description.assumptions

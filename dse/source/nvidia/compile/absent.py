@@ -176,7 +176,7 @@ class Heuristic:
     def __init__(self, named: Mapping[str, Any]) -> None:
         meta = named.get("triton_meta", named.get("meta"))  # its name until 2023
         numbers = {name: _number(value) for name, value in meta.get("constants", {}).items()} if meta else {}
-        self.signature = {**meta.get("signature", {}), **numbers} if meta else {}
+        self.parameter_types = {**meta.get("signature", {}), **numbers} if meta else {}
         options = {name: named[name] for name in _OPTIONS if name in named}
         self.configs = [_config(listed) for listed in named.get("configs", [options] if options else [])]
 

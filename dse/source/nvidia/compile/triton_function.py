@@ -112,7 +112,7 @@ def unwrapped(kernel: Any) -> Function:
         configs = getattr(kernel, "configs", configs)
         prune = getattr(kernel, "early_config_prune", prune)
         heuristics |= getattr(kernel, "values", {})
-        signature |= getattr(kernel, "signature", {})
+        signature |= getattr(kernel, "parameter_types", {})
         kernel = kernel.fn
     listed = configs if isinstance(configs, list | tuple) else [configs]
     for config in listed:
