@@ -19,6 +19,7 @@ from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import ZERO, joined, logic, total
 
 _INSIDE_TOO = "it changes in a loop inside too"
+_SOON = 2**20  # a change of a low word by which it overflows after few trips of a loop
 
 
 def _values(step: Step) -> list[Operand]:
@@ -97,8 +98,8 @@ def _keep_carry(registers: RegisterChanges, terms: list[tuple[np.ndarray, Change
 
 
 def _multiply_add(registers: RegisterChanges, step: Step) -> None:
-    if step.has("HI") or _carries(step):
-        raise Irregular("the high word of a product changes")
+    if _carries(step):
+        raise Irregular("the carry of a product changes")
     a, b, c = _values(step)[:3]
     change_a, change_b, _ = (registers.change(operand) for operand in (a, b, c))
     if change_a is not None and change_b is not None:
@@ -107,17 +108,43 @@ def _multiply_add(registers: RegisterChanges, step: Step) -> None:
         change_b is not None and registers.change_inside(a)
     ):
         raise Irregular("the other factor changes in a loop inside")
-    _linear(registers, step)
+    if step.has("HI"):
+        _high_product(registers, step, a, b, c)
+    else:
+        _linear(registers, step)
+
+
+def _high_product(registers: RegisterChanges, step: Step, a: Operand, b: Operand, c: Operand) -> None:
+    """The high word of a product and a pair, one factor of which changes, until the low word overflows."""
+    integers, change = _integers(step), registers.pair_change(c)
+    if change is not None and registers.change_inside(c):
+        raise Irregular(_INSIDE_TOO)
+    registers.limit(registers.value(c, UINT32), registers.change(c), UINT32)
+    left, right = registers.value(a, integers), registers.value(b, integers)
+    for operand, value, other in ((a, left, right), (b, right, left)):
+        registers.limit(value, registers.change(operand), integers)
+        change = plus(change, times(registers.change(operand), other))
+    if change is None:
+        registers.set(step.targets[0].slot, None)
+        return
+    low_change = signed(change)
+    if not registers.limits_bits and (abs(low_change) > _SOON).any():  # as of a division by a constant
+        raise Irregular("the high word of a product changes soon")
+    registers.limit(left * right + _pair(registers, c) & 0xFFFFFFFF, low_change, UINT32)
+    registers.set(step.targets[0].slot, (change - low_change) >> 32)
 
 
 def _scaled_add(registers: RegisterChanges, step: Step) -> None:
     values = _values(step)
     a, b, shift = values[0], values[1], int(values[-1].text, 0)
     if step.has("HI"):
-        if _carries(step):
-            raise Irregular("the high word of a shifted pair changes")
         upper, integers = values[2] if len(values) > 3 else None, INT32 if step.has("SX32") else UINT32
         high = _shifted_high_word(registers, a, upper, shift, integers)
+        if _carries(step):
+            added = registers.value(b, UINT32)
+            evaluate, _, _ = registers.machine.bound.functions[step.index]
+            word = evaluate(registers.machine.r, registers.lanes)[0].astype(np.int64) - added & 0xFFFFFFFF
+            _keep_carry(registers, [(word, high), (added, registers.change(b))])
         registers.set(step.targets[0].slot, plus(high, registers.change(b)))
         return
     if _carries(step):
