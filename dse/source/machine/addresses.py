@@ -21,6 +21,8 @@ from dse.source.machine.recorded import Recorded, Stream, total_counts
 
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
 _SHORTEST = 4  # mean blocks in a row that make this worthwhile
+_LONGER, _AT_LEAST = 4, 2  # times what a sample executes: of few blocks, and of many
+_WORK = 2**28  # threads times pieces of code executed: few up to here
 Strides = Mapping[int, int | None]  # bytes per block, by memory instruction
 # Runs the first blocks of rows along a dimension of the grid: (machine, blocks after each that do the same,
 # strides); raises Apart.
@@ -87,6 +89,14 @@ class Addresses:
     def moved(self, step: int) -> np.ndarray:
         """Return the distance of an instruction's addresses from those in the machine: [blocks] bytes."""
         return self.ahead * (self.strides.get(step) or 0)
+
+
+def most_pieces(executed: int, shortest: int, threads: int) -> int:
+    """Return how many pieces of code so many threads of many blocks may execute, one after another.
+
+    A sample of the launch executed `executed`. Blocks may wait for each other as few do not, one by one.
+    """
+    return max(_AT_LEAST * executed, min(max(shortest, _LONGER * executed), _WORK // threads))
 
 
 def _kinds(machine: Recorded, blocks: Sequence[Dimensions], axis: int) -> int:

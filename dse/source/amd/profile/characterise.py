@@ -19,7 +19,7 @@ from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record, times_of
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
-from dse.source.machine.addresses import Addresses, Strides
+from dse.source.machine.addresses import Addresses, Strides, most_pieces
 from dse.source.machine.alike import Apart, Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.feeds import joined
@@ -34,7 +34,7 @@ from dse.types import Gpu, Resources
 # The common names of the pipes of a SIMD's vector unit, and of its scalar unit.
 _VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 _SCALAR = ("uniform", "constant", "control", "barrier")
-_SHORT, _LONGER = 200, 4  # stretches; times as many as the sample's
+_SHORT = 200  # stretches
 _FEW = 2**18  # instructions of the waves of a block, which are executed rather than estimated
 
 
@@ -124,7 +124,8 @@ class ExecutedLaunch:
         rows = Addresses.of_rows(self.record, self.sample.blocks, blocks, first)
         if rows is not None:
             return rows
-        limit = max(_SHORT, _LONGER * int(times_of(self.machine).sum()))
+        threads = self.launch.threads if waves is None else self.listing.wave_size * len(waves)
+        limit = most_pieces(int(times_of(self.machine).sum()), _SHORT, threads * len(blocks))
         machine, _ = execute(code, self.launch, blocks, step_limit=limit, waves=waves, exact=True)
         return Addresses.of(noted(machine, *self._how))
 

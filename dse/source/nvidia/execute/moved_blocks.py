@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dse.source.machine.addresses import Addresses, Strides
+from dse.source.machine.addresses import Addresses, Strides, most_pieces
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.liveness import Purpose
 from dse.source.machine.recorded import total_counts
-from dse.source.machine.thread_set import Lanes
+from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.machine.trips import FOR_EVER, Change, Irregular
 from dse.source.nvidia.execute.induction import BARRIER_MOVES, Examination
 from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
@@ -27,6 +27,7 @@ from dse.source.nvidia.sass.program import Step
 
 _NUMBERS = "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"  # of a block along each dimension of the grid
 _IN_CLUSTER = "SR_CgaCtaId"  # of a block in its cluster
+_SHORT = 5_000  # basic blocks
 _HEADER = -1  # instead of the first basic block of a loop
 
 
@@ -44,13 +45,15 @@ def addresses_of(
 
     **Raises:** DseError as `run`, and if they execute far more than the blocks before.
     """
-    bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
-    only_addresses, launch = bound_for(bound, Purpose.ADDRESSES, only), machine.launch
+    bound, launch = machine.bound, machine.launch
+    only_addresses = bound_for(bound, Purpose.ADDRESSES, only)
     steps = [step for step in only_addresses.program.steps if step.needed]  # shuffles are of one warp
     if any(step.loads_shared or step.kind == "meeting" for step in steps):
         warps = None
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}
+    threads = machine.shape[1] if warps is None else WARP * len(warps)
+    limit = most_pieces(len(machine.trace), _SHORT, threads * len(blocks))
 
     def first(firsts: Sequence[Dimensions], axis: int) -> tuple[Machine, np.ndarray, Strides]:
         of_rows = Machine(only_addresses, launch, firsts, warps)
