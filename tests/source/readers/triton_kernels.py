@@ -70,4 +70,5 @@ def pick(out, x, chosen, BLOCK: tl.constexpr):
 @triton.jit
 def look_up(out, x, table, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + at, tl.load(table + (tl.abs(tl.load(x + at)) * 15.0).to(tl.int32)))
+    index = (tl.abs(tl.load(x + at)) * 15.0).to(tl.int32)
+    tl.store(out + at, tl.load(table + index, at < 4000))

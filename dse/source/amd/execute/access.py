@@ -152,11 +152,20 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
 
 def _masked_to(binder: Any, step: Instruction, place: str) -> Reader | None:
-    """Return the offset of masked lanes, if the code before chooses it or another; else None."""
+    """Return the offset of masked lanes, if the code before chooses it or another by an unknown mask."""
+    written = set[str]()
     for earlier in reversed(binder.listing.instructions[: step.index]):
         for made in filter(None, (earlier, earlier.second)):
-            if made.operands[:1] == (place,):
-                return binder.words(made.operands[1]) if "cndmask_b32" in made.opcode else None
+            if made.operands[:1] != (place,):
+                written |= {*made.operands[:1]}
+                continue
+            if "cndmask_b32" not in made.opcode:
+                return None
+            of_masked, mask = binder.words(made.operands[1]), made.operands[3:]
+            if not mask or mask[0] in written:  # it cannot be seen any more
+                return of_masked
+            slot = binder.registers(mask[0]).slot
+            return lambda machine: of_masked(machine) if machine.words(slot) is None else None
     return None
 
 
