@@ -17,6 +17,7 @@ from dse.source.machine.launch import (
 )
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.nvidia.execute.access_counts import MATRICES
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
 from dse.source.nvidia.sass.program import Step, wide_slots
@@ -124,10 +125,13 @@ def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
 
 def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
     """Load from or store to shared memory."""
-    block, flat, memory = lanes.blocks, lanes.of(in_block(address)), machine.shared
     stored_words, taints = _data(machine, step)
     data_taint = reduce(or_, taints, 0)
     values = [*map(lanes.of, stored_words)]
+    if step.opcode in MATRICES:
+        _access_matrices(machine, step, in_block(address), lanes, values, taint | data_taint)
+        return
+    block, flat, memory = lanes.blocks, lanes.of(in_block(address)), machine.shared
     if step.opcode in ("REDAS", "STAS"):  # to another block, from which as much comes
         values, taint = [0 * value for value in values], machine.source(OF_CLUSTER)
     if step.opcode in ("REDAS", "STAS", "STS"):
@@ -152,6 +156,43 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         memory.store(block, flat, 4 * len(new), new, stored | union(data_taint, lanes))
         taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
     if step.targets:
+        _put(machine, step, lanes, words, taint | stored)
+
+
+def _access_matrices(
+    machine: Machine,
+    step: Step,
+    address: np.ndarray,
+    lanes: Lanes,
+    values: list[np.ndarray],
+    taint: Taint,
+) -> None:
+    """Load or store matrices of 8 x 8 halves: eight lanes have the addresses of the rows of each.
+
+    A word of a lane is two halves of a row, side by side, or of a column (MT88).
+    """
+    if not step.has("16") or not step.has("M88", "MT88"):
+        raise machine.program.error(step, "found matrices of another form, expected 8 x 8 halves")
+    block, memory, lane = lanes.blocks, machine.shared, np.arange(WARP)
+    rows = np.broadcast_to(address, lanes.shape).reshape(lanes.shape[0], -1, WARP)
+    in_rows = [(lane // 4, 4 * (lane % 4))]
+    in_columns = [(2 * (lane % 4) + half, 2 * (lane // 4)) for half in range(2)]
+    parts = in_rows if step.has("M88") else in_columns
+    size, words, stored = 4 // len(parts), list[np.ndarray](), 0
+    for matrix in range(step.bytes // 4):
+        word = np.zeros(lanes.total, _U32)
+        for number, (row, offset) in enumerate(parts):
+            at, shift = (
+                lanes.of((rows[:, :, 8 * matrix + row] + offset).reshape(lanes.shape)),
+                _U32(16 * number),
+            )
+            if step.stores:
+                memory.store(block, at, size, [values[matrix] >> shift], union(taint, lanes))
+                continue
+            word |= memory.load(block, at, size)[0] << shift
+            stored |= memory.taint(block, at, size)
+        words.append(word)
+    if not step.stores:
         _put(machine, step, lanes, words, taint | stored)
 
 

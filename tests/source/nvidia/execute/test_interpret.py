@@ -100,6 +100,25 @@ def test_local_memory():
     assert actual.tolist() == (4 * values[i, i % 40]).tolist()
 
 
+@pytest.mark.parametrize("form", ["M88", "MT88"])
+def test_matrices_go_through_shared_memory_by_rows(form):
+    """Each lane has a row's address and two halves of a row of each matrix, or of a column."""
+    machine = ran(
+        "S2R R0, SR_TID.X; IMAD R2, R0, 0x20, RZ; IMAD R4, R0, 0x30005, RZ; IMAD R5, R0, 0x50001, RZ",
+        f"STSM.16.{form}.2 [R2], R4; LDS.128 R8, [R2]; LDSM.16.{form}.2 R12, [R2]",
+        "LDG.E R20, [R8.64]; LDG.E R20, [R10.64]; LDG.E R20, [R12.64]; EXIT",
+    )
+    lane = np.arange(32)
+    words = [lane * factor for factor in (0x30005, 0x50001)]
+    halves = np.array([[word & 0xFFFF, word >> 16] for word in words])  # [matrix, half, lane]
+    matrices = halves.transpose(0, 2, 1).reshape(2, 8, 8)
+    if form == "MT88":
+        matrices = matrices.transpose(0, 2, 1)
+    stored = np.stack(machine.r[8:12], axis=-1)[0, :16].astype(np.uint32)
+    assert stored.view(np.uint16).reshape(2, 8, 8).tolist() == matrices.tolist()
+    assert [machine.r[12][0].tolist(), machine.r[13][0].tolist()] == [word.tolist() for word in words]
+
+
 def test_atomics_give_each_thread_its_turn_and_say_so():
     machine = launch("take_turns", None, np.zeros(4, np.int32), grid=1, block=64)
     (actual,) = places(machine, "STG", 1)
