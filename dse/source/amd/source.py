@@ -248,13 +248,14 @@ def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapp
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:
     """Return which of these numbers the blocks need, if arrays hold zeros; all if that cannot be decided."""
 
+    launch = launch_of(ran.listing, configuration)
+
     def needs(unknown: int | None) -> bool:
+        zeros = {*numbers} - {unknown}
         arguments = [
-            0 if index in numbers and index != unknown else argument
-            for index, argument in enumerate(configuration.arguments)
+            _ZEROS if argument is None else bytes(argument.bytes) if index in zeros else argument
+            for index, argument in enumerate(launch.arguments)
         ]
-        launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
-        arguments = [_ZEROS if argument is None else argument for argument in launch.arguments]
         return _lacks(ran, replace(launch, arguments=arguments))
 
     return list(numbers) if needs(None) else [index for index in numbers if needs(index)]

@@ -558,6 +558,9 @@ DSE_DEVICE float hypot(float x, float y) { return hypotf(x, y); }
 DSE_DEVICE double hypot(double x, double y) { return __builtin_sqrt(x * x + y * y); }
 DSE_DEVICE void sincos(double x, double* s, double* c) { *s = sin(x), *c = cos(x); }
 template <class T> DSE_DEVICE bool isnan(T x) { return __builtin_isnan(x); }
+DSE_DEVICE bool __isnanf(float x) { return __builtin_isnan(x); }
+DSE_DEVICE bool __isinff(float x) { return __builtin_isinf(x); }
+DSE_DEVICE bool __finitef(float x) { return __builtin_isfinite(x); }
 template <class T> DSE_DEVICE bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> DSE_DEVICE bool isfinite(T x) { return __builtin_isfinite(x); }
 template <class T> DSE_DEVICE bool signbit(T x) { return __builtin_signbit(x); }

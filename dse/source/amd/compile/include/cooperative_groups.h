@@ -23,6 +23,8 @@ struct grid_group {
     DSE_DEVICE unsigned long thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
     DSE_DEVICE unsigned long num_threads() { return num_blocks() * thread_block::size(); }
     DSE_DEVICE unsigned long size() { return num_threads(); }
+    DSE_DEVICE bool is_valid() { return true; }
+    DSE_DEVICE void sync() { __syncthreads(); } // of this block: what others do until then is not counted
 };
 template <unsigned N, class Parent = thread_block> struct thread_block_tile {
     static_assert(N <= DSE_WAVE, "a tile is a part of a wave");
