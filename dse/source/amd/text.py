@@ -366,13 +366,15 @@ def _occupancy(lines: Sequence[str], kernel: str) -> int:
 
     **Raises:** DseError if it is a formula, of the functions that the kernel calls.
     """
-    reached = False
+    reached = textures = False
     for text in lines:
         reached |= text.startswith(f"{kernel}:")
+        textures |= reached and "dse_texture" in text
         if reached and text.startswith("; Occupancy:"):
             waves = text.split(":")[1].strip()
             if not waves.isdigit():
-                called = "calls by pointer, virtual or recursive ones"
-                raise DseError(f"{kernel}: found {called}, expected functions that can be inlined")
+                called = "calls by pointer, virtual or recursive ones", "functions that can be inlined"
+                problem, expected = ("textures or surfaces", "loads and stores of arrays") if textures else called
+                raise DseError(f"{kernel}: found {problem}, expected {expected}")
             return int(waves)
     return 0

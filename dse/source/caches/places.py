@@ -22,7 +22,7 @@ from dse.source.machine.thread_set import WARP, Lanes
 # Limits of the work: executed blocks, these times the executions of memory instructions, and times the threads.
 MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
-_MOST_ACCESSES, _FEW_BLOCKS = 2**26, 2**8
+_MOST_ACCESSES, _FEW_BLOCKS = 2**27, 2**9
 _MOST_WARPS = 4  # of a block
 _AT_ONCE = 2**18  # addresses
 _FEWEST_BLOCKS, _ENOUGH_BLOCKS = 32, 2**10  # whose warps all run

@@ -31,6 +31,7 @@ _FIRST = 32  # blocks of the first census, which measures the cost of more
 _MOST = 2**12  # blocks of a census
 _WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more if a spread remains
 _BYTES = 2**31  # of memory, of a census
+_BOXES = 2**8  # that a grid may be cut into even if blocks execute much
 _STRATA = 16  # blocks of more kinds are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
 _MEMBERS = 32  # blocks run if accesses differ; more if a spread remains
@@ -152,7 +153,8 @@ class _Census:
                 break
         self.weights, self.unseen, self.doubtful = self.drawn, 0, False
         if self.drawn.sum() < self.count:
-            most = min(_MOST, max(_FIRST, _WORK[1] // (threads * steps)))
+            work = threads * steps
+            most = max(_FIRST, min(_BOXES, _WORK[2] // work), min(_MOST, _WORK[1] // work))
             boxes = prove(steps, most)
             if isinstance(boxes, Boxes) and len(boxes.sizes):
                 self._take_over(boxes)

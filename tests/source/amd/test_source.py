@@ -526,6 +526,13 @@ def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, folder: Path):
     assert read(folder / "f.cu", text, gpu, 64, 1, shared_bytes=256).shared_bytes == 256
 
 
+@BOTH
+def test_textures_are_named(gpu: GpuFile, folder: Path):
+    text = "__global__ void f(float* y, cudaTextureObject_t x) { y[threadIdx.x] = tex2D<float>(x, 0.5f, 1.5f); }"
+    with pytest.raises(AssertionError, match="f: found texture"):
+        read(folder / "f.cu", text, gpu, 64, 1)
+
+
 def test_mangled_names_are_found():
     assert names("_Z5scaleILi4EEvPf", "scale<4>")
     assert names("_ZN3own5scaleEPf", "own::scale")

@@ -609,6 +609,29 @@ DSE_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(
 
 // Halves, and as narrow numbers with the exponent of a float
 
+// Textures and surfaces are calls, by which the reader names them.
+typedef unsigned long long cudaTextureObject_t, cudaSurfaceObject_t, hipTextureObject_t, hipSurfaceObject_t;
+template <class T, class... A> __attribute__((device)) T dse_texture(A...);
+#define DSE_TEXTURE(name)                                                                                              \
+    template <class T, class... A> DSE_DEVICE T name(cudaTextureObject_t from, A... at)                                \
+    {                                                                                                                  \
+        return dse_texture<T>(from, at...);                                                                            \
+    }                                                                                                                  \
+    template <class T, class... A> DSE_DEVICE void name(T* to, cudaTextureObject_t from, A... at)                      \
+    {                                                                                                                  \
+        *to = dse_texture<T>(from, at...);                                                                             \
+    }
+#define DSE_SURFACE(name)                                                                                              \
+    DSE_TEXTURE(surf##name##read)                                                                                      \
+    template <class T, class... A> DSE_DEVICE void surf##name##write(T value, cudaSurfaceObject_t to, A... at)         \
+    {                                                                                                                  \
+        dse_texture<int>(to, value, at...);                                                                            \
+    }
+DSE_TEXTURE(tex1Dfetch) DSE_TEXTURE(tex1D) DSE_TEXTURE(tex2D) DSE_TEXTURE(tex3D)
+DSE_TEXTURE(tex1DLod) DSE_TEXTURE(tex2DLod) DSE_TEXTURE(tex3DLod) DSE_TEXTURE(tex2Dgather)
+DSE_TEXTURE(tex1DLayered) DSE_TEXTURE(tex2DLayered) DSE_TEXTURE(texCubemap)
+DSE_SURFACE(1D) DSE_SURFACE(2D) DSE_SURFACE(3D)
+
 typedef _Float16 __half;
 typedef _Float16 half;
 #define DSE_PAIR_OPERATOR(type, op)                                                                                    \

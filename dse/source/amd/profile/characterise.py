@@ -71,7 +71,8 @@ class ExecutedLaunch:
             steered.append(machine.steered_by_block)
             held = {id(x): x.nbytes for access in machine.accesses for x in (access.base, access.lanes)}
             counts = executions(machine, len(self.code.stretches))
-            return counts, lengths, len(machine.trace), sum(held.values())
+            evaluated = sum(bool(for_control.stretches[index].actions) for index, _, _ in machine.trace)
+            return counts, lengths, evaluated, sum(held.values())
 
         def prove(steps: int, most: int) -> Boxes | str:
             if not any(steered):
