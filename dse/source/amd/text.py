@@ -373,8 +373,8 @@ def _occupancy(lines: Sequence[str], kernel: str) -> int:
         if reached and text.startswith("; Occupancy:"):
             waves = text.split(":")[1].strip()
             if not waves.isdigit():
-                called = "calls by pointer, virtual or recursive ones", "functions that can be inlined"
-                problem, expected = ("textures or surfaces", "loads and stores of arrays") if textures else called
-                raise DseError(f"{kernel}: found {problem}, expected {expected}")
+                called = "calls by pointer, virtual or recursive ones, expected functions that can be inlined"
+                fetched = "textures or surfaces, expected loads and stores of arrays"
+                raise DseError(f"{kernel}: found {fetched if textures else called}")
             return int(waves)
     return 0

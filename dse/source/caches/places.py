@@ -19,7 +19,8 @@ from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import WARP, Lanes
 
-# Limits of the work: executed blocks, these times the executions of memory instructions, and times the threads.
+# Limits of the work: executed blocks, these times the executions of memory instructions, and these times
+# the threads.
 MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_ACCESSES, _FEW_BLOCKS = 2**27, 2**9

@@ -465,7 +465,7 @@ LIST = """__global__ void f(int* length, const int* first, const int* next) {
         length[threadIdx.x] = passed;
     }"""
 FLAGS = "__global__ void f(int* out, bool a, bool b) { if (a && b) out[threadIdx.x] = 1; }"
-PARTS = "__global__ void f(int* out, uint3 parts, int n) { if (threadIdx.x / parts.x < n) out[threadIdx.x] = 1; }"
+PARTS = "__global__ void f(int* out, uint3 n, int m) { if (threadIdx.x / n.x < m) out[threadIdx.x] = 1; }"
 COUNTER = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
 PLACES = """__global__ void f(float* y, const float* x, const float2* at) {
         y[threadIdx.x] = x[(int)at[threadIdx.x].x];
@@ -489,7 +489,7 @@ ASKED = {  # a kernel, what is stated, and what is asked for
     "an array of one": (POINTERS_IN_STRUCTURES, (BEFORE, N, SCALE), "p.at: found no contents of the"),
     "a flag beside one that is stated": (FLAGS, ("a=1",), "b: found no value"),
     "a flag before one that is stated": (FLAGS, ("b=1",), "a: found no value"),
-    "a vector": (PARTS, ("n=1",), "parts: found no value"),
+    "a vector": (PARTS, ("m=1",), "n: found no value"),
     "fractions, which may divide": (FRACTIONS, ("m=64", "n=1"), ""),
     "other numbers": (FRACTIONS, (), "expected m=VALUE and n=VALUE|expected n=VALUE and m=VALUE"),
     "a list that never ends": (LIST, (), "still running .* contents of first, contents of next"),
@@ -528,7 +528,7 @@ def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, folder: Path):
 
 @BOTH
 def test_textures_are_named(gpu: GpuFile, folder: Path):
-    text = "__global__ void f(float* y, cudaTextureObject_t x) { y[threadIdx.x] = tex2D<float>(x, 0.5f, 1.5f); }"
+    text = "__global__ void f(float* y, cudaTextureObject_t x) { *y = tex2D<float>(x, 0.5f, 1.5f); }"
     with pytest.raises(AssertionError, match="f: found texture"):
         read(folder / "f.cu", text, gpu, 64, 1)
 
