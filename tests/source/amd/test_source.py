@@ -338,11 +338,11 @@ def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile
     text = """__global__ void rows(const int* length, const float* x, float* y) {
         const int i = blockIdx.x * 64 + threadIdx.x;
         float sum = 0;
-        for (int k = 0; k < length[blockIdx.x]; ++k) sum += x[k * 512000 + i] * sum;
+        for (int k = 0; k < length[blockIdx.x]; ++k) sum += x[k * 1024000 + i] * sum;
         y[i] = sum;
     }"""
-    lengths = "length=8000:int:100 + index * 7919 % 64 + 50000 * (index == 2001)"
-    assert read(folder / "rows.cu", text, gpu, 64, 8000, lengths).counts.doubtful
+    lengths = "length=16000:int:100 + index * 7919 % 64 + 50000 * (index == 2001)"
+    assert read(folder / "rows.cu", text, gpu, 64, 16000, lengths).counts.doubtful
 
 
 COUNTED = {  # GPU, block, grid, what is stated, total; text
