@@ -14,6 +14,7 @@ from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.machine.launch import LaunchArguments, address_of
 from dse.source.machine.liveness import Purpose
+from dse.source.nvidia.machine.state import BoundProgram
 
 BLOCKS, THREADS, STORES = 2, 128, 40
 X = np.random.default_rng(5).integers(0, 1 << 32, (BLOCKS * THREADS, 4), np.uint64).astype(np.uint32)
@@ -311,21 +312,36 @@ NUMBERS = "const int b = blockIdx.x, c = blockIdx.y; const int* x2 = (const int*
 BY_BLOCK = looped(NUMBERS + random_loop(n, OF_BLOCKS, COUNTS_OF_BLOCKS, TRIPS_OF_BLOCKS) for n in range(40))
 
 
+WIDE = [  # numbers of blocks in 64 bits
+    'LOOP(3) { _Pragma("unroll 1") for (long j = 0; j < b * 7l; ++j) sum += x[t + j * 512]; }',
+    "if ((unsigned long)b * 64 + t < n + 200l) sum = x[t];",
+    "if (b * 64l + c * 16l < (long)n) sum = x[t];",
+]
+
+
+def are_proven(code: BoundProgram | Code, grid: tuple[int, int, int], kernel: str) -> bool:
+    """Whether a grid is cut into boxes, each of which executes what its blocks do."""
+    launch = LaunchArguments(grid, (64, 1, 1), [None, 2 * np.arange(4096, dtype=U32), TRIPS // 10])
+    full, boxes = boxes_of_blocks(code, launch)
+    if isinstance(boxes, str):
+        return False
+    assert boxes.sizes.sum() == grid[0] * grid[1]
+    np.testing.assert_array_equal(boxes.counts[: len(full)] @ boxes.sizes, full.sum((1, 2)), kernel)
+    for (x, y, _), counts in zip(boxes.firsts, boxes.counts[: len(full)].T, strict=True):
+        np.testing.assert_array_equal(counts, full[:, y, x], kernel)
+    return True
+
+
 @pytest.mark.quick("sm_80-0", "gfx90a-0")
 @THIRDS
 def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target, third):
-    proven, grid = 0, (9, 7, 1)
-    launch = LaunchArguments(grid, (64, 1, 1), [None, 2 * np.arange(4096, dtype=U32), TRIPS // 10])
     kernels = [*compiled(BY_BLOCK, target).items()][third::3]
-    for kernel, code in kernels:
-        full, boxes = boxes_of_blocks(code, launch)
-        if not isinstance(boxes, str):
-            proven += 1
-            assert boxes.sizes.sum() == grid[0] * grid[1]
-            np.testing.assert_array_equal(boxes.counts[: len(full)] @ boxes.sizes, full.sum((1, 2)), kernel)
-            for (x, y, _), counts in zip(boxes.firsts, boxes.counts[: len(full)].T, strict=True):
-                np.testing.assert_array_equal(counts, full[:, y, x], kernel)
-    assert proven > len(kernels) / 3
+    assert sum(are_proven(code, (9, 7, 1), kernel) for kernel, code in kernels) > len(kernels) / 3
+
+
+def test_numbers_of_blocks_in_64_bits_are_proven():
+    for kernel, code in compiled(looped(NUMBERS + body for body in WIDE), "sm_90").items():
+        assert are_proven(code, (9, 7, 1), kernel)
 
 
 @pytest.mark.quick("sm_80")
