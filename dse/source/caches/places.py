@@ -19,11 +19,9 @@ from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import WARP, Lanes
 
-# Limits of the work: executed blocks, these times the executions of memory instructions, and these times
-# the threads.
+# Limits of the work: executed blocks, and these times the executions of memory instructions.
 MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
-_MOST_ACCESSES, _FEW_BLOCKS = 2**27, 2**9
 _MOST_WARPS = 4  # of a block
 _AT_ONCE = 2**18  # addresses
 _FEWEST_BLOCKS, _ENOUGH_BLOCKS = 32, 2**10  # whose warps all run
@@ -64,13 +62,12 @@ class Window:
         return np.arange(self.blocks) // self.wave
 
 
-def window(blocks: int, wave: int, executions: int = 1, threads: int = 1) -> Window:
+def window(blocks: int, wave: int, executions: int = 1) -> Window:
     """Choose the blocks to run: all, or as many whole waves from the middle of the grid as may be run.
 
-    `executions` are those of memory instructions that are not skipped, of one block of so many threads.
+    `executions` are those of memory instructions that are not skipped, of one block.
     """
     most = max(min(MOST_BLOCKS, 3 * wave), min(max(MOST_BLOCKS, 3 * wave), MOST_EXECUTIONS // executions))
-    most = min(most, max(_FEW_BLOCKS, _MOST_ACCESSES // (executions * threads)))
     if blocks <= most:
         return Window(0, blocks, min(wave, blocks), whole=True)
     wave = min(wave, most)

@@ -203,8 +203,7 @@ def follow(
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
         return nothing
-    executions = max(len(machine.streams), 1)
-    seen, here = window(blocks, wave, executions, machine.launch.threads), sample.blocks[block]
+    seen, here = window(blocks, wave, max(len(machine.streams), 1)), sample.blocks[block]
     try:
         if machine.estimated:  # some loops were not run in full
             exact, block = probe([here], None, frozenset().union(*uneven)).machine, 0

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.source.machine.alike import Apart
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Recorded, Stream, total_counts
@@ -22,7 +23,7 @@ from dse.source.machine.recorded import Recorded, Stream, total_counts
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
 _SHORTEST = 4  # mean blocks in a row that make this worthwhile
 _LONGER, _AT_LEAST = 4, 2  # times what a sample executes: of few blocks, and of many
-_WORK = 2**28  # threads times pieces of code executed: few up to here
+_WORK, _MOST_WORK = 2**28, 2**30  # threads times pieces of code executed: few up to here; too many
 Strides = Mapping[int, int | None]  # bytes per block, by memory instruction
 # Runs the first blocks of rows along a dimension of the grid: (machine, blocks after each that do the same,
 # strides); raises Apart.
@@ -91,12 +92,18 @@ class Addresses:
         return self.ahead * (self.strides.get(step) or 0)
 
 
-def most_pieces(executed: int, shortest: int, threads: int) -> int:
+def most_pieces(executed: int, shortest: int, threads: int, share: float = 1.0) -> int:
     """Return how many pieces of code so many threads of many blocks may execute, one after another.
 
-    A sample of the launch executed `executed`. Blocks may wait for each other as few do not, one by one.
+    A sample of the launch executed `executed`, this share of them with something to evaluate. Blocks may wait
+    for each other as few do not, one by one.
+
+    **Raises:** DseError if even as much as the sample's is too much.
     """
-    return max(_AT_LEAST * executed, min(max(shortest, _LONGER * executed), _WORK // threads))
+    work = threads * max(share, 1e-3)
+    if executed * work > _MOST_WORK:
+        raise DseError(f"found {executed:,} pieces of code of {threads:,} threads, expected fewer")
+    return max(_AT_LEAST * executed, min(max(shortest, _LONGER * executed), int(_WORK / work)))
 
 
 def _kinds(machine: Recorded, blocks: Sequence[Dimensions], axis: int) -> int:

@@ -126,7 +126,9 @@ class ExecutedLaunch:
         if rows is not None:
             return rows
         threads = self.launch.threads if waves is None else self.listing.wave_size * len(waves)
-        limit = most_pieces(int(times_of(self.machine).sum()), _SHORT, threads * len(blocks))
+        executed, trace = int(times_of(self.machine).sum()), self.machine.trace
+        share = sum(bool(code.stretches[index].actions) for index, _, _ in trace) / max(len(trace), 1)
+        limit = most_pieces(executed, _SHORT, threads * len(blocks), share)
         machine, _ = execute(code, self.launch, blocks, step_limit=limit, waves=waves, exact=True)
         return Addresses.of(noted(machine, *self._how))
 

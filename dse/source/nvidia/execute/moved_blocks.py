@@ -53,15 +53,19 @@ def addresses_of(
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}
     threads = machine.shape[1] if warps is None else WARP * len(warps)
-    limit = most_pieces(len(machine.trace), _SHORT, threads * len(blocks))
+
+    def limit(count: int) -> int:
+        return most_pieces(len(machine.trace), _SHORT, threads * count)
 
     def first(firsts: Sequence[Dimensions], axis: int) -> tuple[Machine, np.ndarray, Strides]:
         of_rows = Machine(only_addresses, launch, firsts, warps)
-        (examination,) = _run(of_rows, limit, [axis])
+        (examination,) = _run(of_rows, limit(len(firsts)), [axis])
         return of_rows, examination.changes.more, examination.strides
 
     rows = Addresses.of_rows(machine, machine.blocks, blocks, first)
-    return rows or Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
+    if rows is not None:
+        return rows
+    return Addresses.of(run(only_addresses, launch, blocks, limit(len(blocks)), LoopPolicy.SKIP, warps))
 
 
 def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]":
