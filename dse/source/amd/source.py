@@ -53,7 +53,7 @@ from dse.source.profiles import (
 )
 from dse.types import Gpu, Resources
 
-RULES = "44"  # change this whenever the computation of counts changes, since they are cached
+RULES = "45"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTriton:

@@ -7,7 +7,6 @@ gfx900 and gfx1030, of 8 and of 12 bytes; on gfx90a it is one, by the convolutio
 word that the 64 lanes of a wave load takes 31 cycles.
 """
 
-import math
 from dataclasses import dataclass
 
 from dse.errors import DseError
@@ -73,7 +72,7 @@ class Turns:
     mask: float  # from a vector instruction to a scalar one that reads its mask
     line: int  # bytes of a line of the vector cache
     unaligned: int  # lanes per pass of the LDS, of wide accesses not aligned to their width
-    runs: float  # of adjacent addresses among four lanes, per pass of the vector cache; infinite: no cost
+    quads: bool  # whether the vector cache processes the addresses of four lanes at a time
 
 
 def turns(listing: Listing) -> Turns:
@@ -81,5 +80,5 @@ def turns(listing: Listing) -> Turns:
     if listing.target.startswith("gfx9") or len(listing.target) == 6:
         since_cdna2 = listing.target.startswith(("gfx90a", "gfx94", "gfx95"))
         since_cdna3 = listing.target.startswith(("gfx94", "gfx95"))
-        return Turns(4.0, 16.0, 16.0, 128 if since_cdna3 else 64, 1 if since_cdna2 else 4, 8.0)
-    return Turns(1.0, 8.0, 8.0, 128, 4, math.inf)
+        return Turns(4.0, 16.0, 16.0, 128 if since_cdna3 else 64, 1 if since_cdna2 else 4, True)
+    return Turns(1.0, 8.0, 8.0, 128, 4, False)

@@ -29,9 +29,8 @@ from dse.source.profile.single_warp import times_of
 _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
 _HALF = 32  # lanes that the banks of the LDS serve at a time
 _PASS = 128  # bytes
-# Loads take longer than those that the cache's rate was measured with: a fourth, by times of convolution
-# on the MI250X. Those of dedispersion there are 34 % off without it.
-LOADS = 1.25
+_CACHE_BYTES = 64  # a cycle, of the vector cache of GCN and CDNA
+LOADS = 1.25  # more time of bytes there: times of dedispersion on the MI250X are 34 % off without it
 
 
 @dataclass(frozen=True)
@@ -362,18 +361,27 @@ class _Recorder:
         return np.concatenate([4 * (lanes * (row + word) + np.arange(lanes)) for word in range(words)], -1)
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int, fetches: bool) -> tuple[Any, Any]:
-        """Return sectors, whole lines of what it `fetches`, passes of addresses, lines or lanes' words."""
-        from dse.source.amd.profile.touched import count_touches  # imports Numba
+        """Return sectors, whole lines of what it `fetches`, and the passes of the vector cache."""
+        from dse.source.amd.profile import touched  # imports Numba
 
         words, per_line, lanes = max(size // 4, 1), self.record.together, mask.shape[-1]
-        counts = np.empty((4, mask.size // lanes), np.int64)
-        of_waves = [np.ascontiguousarray(of_lanes).reshape(-1, lanes) for of_lanes in (address, mask)]
-        kept = np.empty(lanes * words, np.int64)
-        count_touches(of_waves[0], of_waves[1], size, per_line, kept, counts)
-        lines, sectors, runs, active = counts.reshape(4, *mask.shape[:-1])
-        passes = np.maximum(lines * (self.turns.line / _PASS), active * 4 * words / _PASS)
-        passes = np.maximum(passes, runs / self.turns.runs)
-        return (per_line * lines, LOADS * passes) if fetches else (sectors, passes)
+        at, active = (np.ascontiguousarray(of_lanes).reshape(-1, lanes) for of_lanes in (address, mask))
+        kept, waves = np.empty(lanes * words, np.int64), len(at)
+        (lines, sectors), cycles = np.empty((2, waves), np.int64), np.empty(waves)
+        touched.count_touches(at, active, size, per_line, kept, lines, sectors)
+        if self.turns.quads:
+            touched.cycles_of_quads(at, active, size, cycles)
+            if size < 4:  # not measured: what they touch, and the words returned to registers
+                least = np.maximum(lines * self.turns.line, 4 * active.sum(-1)) / _CACHE_BYTES
+                cycles = np.maximum(cycles, least)
+                cycles *= LOADS if fetches else 1.0
+            passes = cycles * (_CACHE_BYTES / _PASS)
+        else:
+            busy = np.empty(touched.BUSY, np.int64)
+            touched.cycles_of_banks(at, active, size, self.turns.line, kept, busy, cycles)
+            passes = cycles
+        lines, sectors, passes = (row.reshape(mask.shape[:-1]) for row in (lines, sectors, passes))
+        return (per_line * lines, passes) if fetches else (sectors, passes)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))

@@ -1,40 +1,141 @@
-"""Count what each wave's access to memory touches."""
+"""Count what each wave's access to memory touches, and the cycles that the vector cache takes for it."""
 
 import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
 
-_QUAD = 4  # lanes whose addresses are processed together, if these are equal or adjacent
+_WORD = 4  # bytes
+_BANKS = 32  # words that RDNA's vector cache reads in a cycle
+_TAGS = 4  # lines that it looks up in a cycle
+_QUAD = 4  # lanes whose addresses GCN's and CDNA's processes together
+_QUADS = 4  # that share a cycle where words are adjacent or equal
+BUSY = _BANKS + _TAGS  # counts that `cycles_of_banks` has room for
+_APART = 1.75  # cycles of a quad whose words lie far apart, in different banks
 
 
 @compiled
 def count_touches(
-    address: np.ndarray, mask: np.ndarray, size: int, per_line: int, kept: np.ndarray, counts: np.ndarray
+    address: np.ndarray,
+    mask: np.ndarray,
+    size: int,
+    per_line: int,
+    kept: np.ndarray,
+    lines: np.ndarray,
+    sectors: np.ndarray,
 ) -> None:
-    """Fill `counts` with lines, sectors, runs of neighbours in groups of four lanes, and active lanes.
+    """Fill in the lines and the sectors of each wave.
 
-    **Shapes:** address and mask [waves, lanes], counts [4, waves]; `kept` has room for a wave's sectors.
+    **Shapes:** address and mask [waves, lanes], lines and sectors [waves]; `kept` has room for as
+    many sectors.
     """
     for wave in range(address.shape[0]):
-        lines, sectors, runs, lanes = 0, 0, 0, 0
-        for lane in range(address.shape[1]):
-            if not mask[wave, lane]:
-                continue
-            lanes += 1
-            start, before = address[wave, lane], address[wave, lane - 1]
-            runs += lane % _QUAD == 0 or not mask[wave, lane - 1] or abs(start - before) > size
-            for word in range(max(size // 4, 1)):
-                sector = (start + 4 * word) // SECTOR
-                at = sectors  # mostly they come in order
-                while at > 0 and kept[at - 1] > sector:
-                    at -= 1
-                if at > 0 and kept[at - 1] == sector:
+        lines[wave] = 0
+        sectors[wave] = _distinct(address[wave], mask[wave], 0, address.shape[1], size, SECTOR, kept)
+        for at in range(sectors[wave]):
+            lines[wave] += at == 0 or kept[at] // per_line != kept[at - 1] // per_line
+
+
+@compiled
+def cycles_of_banks(
+    address: np.ndarray,
+    mask: np.ndarray,
+    size: int,
+    line: int,
+    kept: np.ndarray,
+    busy: np.ndarray,
+    cycles: np.ndarray,
+) -> None:
+    """Fill in the cycles of RDNA: of the busiest bank, of lines looked up in one place, or of wide words.
+
+    A cycle serves any 32 words in different banks of four lines, or 64 bytes of lanes with more than a word.
+
+    **Shapes:** address and mask [waves, lanes], cycles [waves]; `kept` has room for a wave's words, `busy`
+    of `BUSY` counts.
+    **Source:** RRZE-HPC/gpu-benches, gpu-strides on an RX 6900 XT: strides of 1 to 64 words.
+    """
+    for wave in range(address.shape[0]):
+        cycles[wave] = 0.0
+        for first in range(0, address.shape[1], _BANKS):
+            last = min(first + _BANKS, address.shape[1])
+            words = _distinct(address[wave], mask[wave], first, last, size, _WORD, kept)
+            busy[:] = 0
+            for at in range(words):
+                busy[kept[at] % _BANKS] += 1
+                of_line = kept[at] * _WORD // line
+                if at == 0 or of_line != kept[at - 1] * _WORD // line:
+                    busy[_BANKS + of_line % _TAGS] += 1
+            most = 0.0
+            if size > _WORD:
+                for lane in range(first, last):
+                    most += mask[wave, lane] * size / 64
+            for count in busy:
+                most = max(most, float(count))
+            cycles[wave] += most
+
+
+@compiled
+def cycles_of_quads(address: np.ndarray, mask: np.ndarray, size: int, cycles: np.ndarray) -> None:
+    """Fill in the cycles of GCN and CDNA, which process the addresses of four lanes at a time.
+
+    Quads of adjacent or equal words share a cycle with their neighbours, 16 lanes in all. Others take one for
+    each word in the same bank, of four, or of 64 bytes where lanes have more than a word. Bytes were not
+    measured: a quad of them takes as many quarters of a cycle as it has runs of neighbours.
+
+    **Shapes:** address and mask [waves, lanes], cycles [waves].
+    **Source:** RRZE-HPC/gpu-benches, gpu-strides on an MI210: strides of 1 to 64 words.
+    """
+    unit = max(size, _WORD)
+    banks = _QUAD if size <= _WORD else 64 // unit
+    for wave in range(address.shape[0]):
+        total = 0.0
+        for first in range(0, address.shape[1], _QUAD):
+            active, runs, most, apart = 0, 0, 0, 0
+            continues = first % (_QUAD * _QUADS) != 0
+            for lane in range(first, min(first + _QUAD, address.shape[1])):
+                if not mask[wave, lane]:
                     continue
-                for later in range(sectors, at, -1):
-                    kept[later] = kept[later - 1]
-                kept[at] = sector
-                sectors += 1
-        for at in range(sectors):
-            lines += at == 0 or kept[at] // per_line != kept[at - 1] // per_line
-        counts[0, wave], counts[1, wave], counts[2, wave], counts[3, wave] = lines, sectors, runs, lanes
+                at, alike = address[wave, lane], 1
+                near = lane > 0 and mask[wave, lane - 1] and abs(at - address[wave, lane - 1]) <= size
+                continues = continues and (near or active > 0)
+                runs += lane == first or not near
+                active += 1
+                for other in range(first, lane):
+                    if mask[wave, other]:
+                        before = address[wave, other]
+                        apart = max(apart, abs(at - before) + size)
+                        if before // unit == at // unit:
+                            alike = -_QUAD  # the same word
+                        elif (before // unit - at // unit) % banks == 0:
+                            alike += 1
+                most = max(most, alike)
+            if size < _WORD:
+                total += runs / _QUADS
+            elif size == _WORD and runs == 1:
+                total += not continues
+            elif active > 0:
+                total += max(float(most), _APART if size == _WORD and apart >= 64 else 1.0)
+        cycles[wave] = total
+
+
+@compiled
+def _distinct(
+    address: np.ndarray, mask: np.ndarray, first: int, last: int, size: int, of: int, kept: np.ndarray
+) -> int:
+    """Keep the numbers of the units `of` bytes that lanes access, without repetition and in order."""
+    count = 0
+    for lane in range(first, last):
+        if not mask[lane]:
+            continue
+        for word in range(max(size // _WORD, 1)):
+            number = (address[lane] + _WORD * word) // of
+            at = count  # mostly they come in order
+            while at > 0 and kept[at - 1] > number:
+                at -= 1
+            if at > 0 and kept[at - 1] == number:
+                continue
+            for later in range(count, at, -1):
+                kept[later] = kept[later - 1]
+            kept[at] = number
+            count += 1
+    return count
