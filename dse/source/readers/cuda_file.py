@@ -223,7 +223,7 @@ def _tensor_map(text: str, where: str) -> DescriptorArgument:
 
 
 def _given_argument(text: str, declared: Declared | None) -> StatedArgument:
-    """Parse `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array.
+    """Parse `?`, a number, or `SIZE[:TYPE[:VALUES]]`; a number for a pointer is its array's size, 0 none.
 
     `PART,PART` has the parts of a vector, all of one size.
     """
@@ -243,6 +243,8 @@ def _given_argument(text: str, declared: Declared | None) -> StatedArgument:
         return None
     if text.strip() == "?":
         return UNKNOWN_ARRAY
+    if pointer and text.strip() in ("nullptr", "NULL", "0"):
+        return parse(0, where)
     if more and pointer is False:
         raise DseError(f"{where}: found the array {text!r}, expected a number")
     try:

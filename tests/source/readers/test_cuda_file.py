@@ -58,6 +58,7 @@ UNKNOWN = (0, "uint8", None)
         (("n = -7",), [UNKNOWN, -7, None, UNKNOWN]),
         (("n=1e6",), [UNKNOWN, 1_000_000, None, UNKNOWN]),
         (("at=9:int:2 * index", "?", "0x10"), [UNKNOWN, 16, None, (9, "int32", [0, 2, 4])]),
+        (("nullptr", "?", "?", "0"), [0, None, None, 0]),
         (("4*4:float2",), [(32, "float32", None), None, None, UNKNOWN]),
     ],
 )

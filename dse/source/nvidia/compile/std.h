@@ -6,6 +6,29 @@ using ptrdiff_t = decltype((char*)0 - (char*)0);
 using nullptr_t = decltype(nullptr);
 template <class T> __host__ __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
 template <class T> __host__ __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
+#ifndef __CUDACC_RTC__  // which has it
+template <class T> struct initializer_list {
+    const T* items;
+    size_t count;
+    __host__ __device__ constexpr size_t size() const { return count; }
+    __host__ __device__ constexpr const T* begin() const { return items; }
+    __host__ __device__ constexpr const T* end() const { return items + count; }
+};
+#endif
+template <class I> __host__ __device__ constexpr I max_element(I a, I end)
+{
+    I best = a;
+    for (; a != end; ++a) if (*best < *a) best = a;
+    return best;
+}
+template <class I> __host__ __device__ constexpr I min_element(I a, I end)
+{
+    I best = a;
+    for (; a != end; ++a) if (*a < *best) best = a;
+    return best;
+}
+template <class T> __host__ __device__ constexpr T max(initializer_list<T> of) { return *max_element(of.begin(), of.end()); }
+template <class T> __host__ __device__ constexpr T min(initializer_list<T> of) { return *min_element(of.begin(), of.end()); }
 template <class T> __host__ __device__ constexpr void swap(T& a, T& b) { T c = a; a = b; b = c; }
 
 template <class T, T v> struct integral_constant {

@@ -202,7 +202,7 @@ def test_a_file_is_compiled_as_it_ships(write):
     struct Pair { int first; int sum() const { return first + most(); } };
     template <class T> __global__ void f(T* x, Pair pair) {
         assert(pair.first > 0);
-        x[hipThreadIdx_x] = std::numeric_limits<T>::max() + std::max(pair.sum(), 3) + std::fabs(M_PI);
+        x[hipThreadIdx_x] = std::numeric_limits<T>::max() + std::max({pair.sum(), 3, 2}) + std::fabs(M_PI);
     }
     int main() {
         std::vector<float> all(3);

@@ -147,8 +147,8 @@ __global__ void f(uint8_t *x, int64_t n, float *y) {
   static_assert(std::is_same<std::decay_t<const int&>, int>::value && most_of<float>() == FLT_MAX);
   static_assert(sizeof(std::make_unsigned_t<char>) == 1 && std::make_signed_t<uint64_t>(-1) < 0);
   std::array<float, 3> three{y[3], y[4]};
-  y[5] = both(std::move(three)).second;
-  if (threadIdx.x < n) x[threadIdx.x] = most<int>() + std::fabsf(y[2]) + std::max(y[1], (float)M_PI) + least;
+  y[5] = std::fabsf(both(std::move(three)).second);
+  if (threadIdx.x < n) x[threadIdx.x] = most<int>() + std::max({y[1], y[3], (float)M_PI}) + least;
 }
 int main() { thrust::device_vector<float> all(3); }
 """
