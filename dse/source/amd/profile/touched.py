@@ -90,32 +90,38 @@ def cycles_of_quads(address: np.ndarray, mask: np.ndarray, size: int, cycles: np
     for wave in range(address.shape[0]):
         total = 0.0
         for first in range(0, address.shape[1], _QUAD):
-            active, runs, most, apart = 0, 0, 0, 0
+            active, runs, most, low, high = 0, 0, 0, 0, 0
             continues = first % (_QUAD * _QUADS) != 0
             for lane in range(first, min(first + _QUAD, address.shape[1])):
                 if not mask[wave, lane]:
                     continue
-                at, alike = address[wave, lane], 1
+                at = address[wave, lane]
                 near = lane > 0 and mask[wave, lane - 1] and abs(at - address[wave, lane - 1]) <= size
                 continues = continues and (near or active > 0)
                 runs += lane == first or not near
+                low, high = (min(low, at), max(high, at)) if active else (at, at)
                 active += 1
-                for other in range(first, lane):
-                    if mask[wave, other]:
-                        before = address[wave, other]
-                        apart = max(apart, abs(at - before) + size)
-                        if before // unit == at // unit:
-                            alike = -_QUAD  # the same word
-                        elif (before // unit - at // unit) % banks == 0:
-                            alike += 1
-                most = max(most, alike)
+                in_bank = 0  # different words so far
+                for other in range(first, lane + 1):
+                    apart = at // unit - address[wave, other] // unit
+                    in_bank += apart % banks == 0 and _is_new(address[wave], mask[wave], first, other, unit)
+                most = max(most, in_bank)
             if size < _WORD:
                 total += runs / _QUADS
             elif size == _WORD and runs == 1:
                 total += not continues
             elif active > 0:
-                total += max(float(most), _APART if size == _WORD and apart >= 64 else 1.0)
+                total += max(float(most), _APART if size == _WORD and high + size - low >= 64 else 1.0)
         cycles[wave] = total
+
+
+@compiled
+def _is_new(address: np.ndarray, mask: np.ndarray, first: int, lane: int, unit: int) -> bool:
+    """Return whether a lane is active, and no lane from `first` on accessed the same unit of so many bytes."""
+    new = mask[lane]
+    for other in range(first, lane):
+        new = new and not (mask[other] and address[other] // unit == address[lane] // unit)
+    return new
 
 
 @compiled
