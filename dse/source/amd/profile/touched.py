@@ -117,7 +117,7 @@ def cycles_of_quads(address: np.ndarray, mask: np.ndarray, size: int, cycles: np
 
 @compiled
 def _is_new(address: np.ndarray, mask: np.ndarray, first: int, lane: int, unit: int) -> bool:
-    """Return whether a lane is active, and no lane from `first` on accessed the same unit of so many bytes."""
+    """Return whether a lane is active and no lane from `first` on accessed the same unit of so many bytes."""
     new = mask[lane]
     for other in range(first, lane):
         new = new and not (mask[other] and address[other] // unit == address[lane] // unit)
