@@ -37,7 +37,7 @@ from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
 ASSUMED_STEPS = 20_000  # basic blocks executed with assumed contents, which may never end a loop
-FORMAT = "71"  # change this whenever the cached data or their computation change
+FORMAT = "72"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 # Modules that the first executed configuration imports: Numba, and what it loads with compiled code.
 _LATE = (

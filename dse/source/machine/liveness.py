@@ -10,10 +10,10 @@ Live = TypeVar("Live")
 class Purpose(Enum):
     """What is evaluated besides control flow: the memories whose addresses are needed."""
 
-    COUNTS = ("global", "shared", "local")  # all counts
-    ADDRESSES = ("global",)
-    CONTROL = ()
-    FEEDS = ("shared",)  # which stores loads from there read
+    COUNTS = frozenset({"global", "shared", "local"})  # all counts
+    ADDRESSES = frozenset({"global"})
+    CONTROL = frozenset[str]()  # an empty tuple is no value in Python 3.11.2
+    FEEDS = frozenset({"shared"})  # which stores loads from there read
 
 
 def bits_of(slots: Iterable[int]) -> int:
