@@ -35,4 +35,4 @@ def passes_of_lines(lines: np.ndarray) -> np.ndarray:
 
     **Shapes:** any. **Source:** RRZE-HPC/gpu-benches, gpu-strides on A100, A40 and H200.
     """
-    return np.where(lines <= 2, lines, lines / 4 + 0.75) - (lines == 2)
+    return np.where(lines <= 2, np.minimum(lines, 1), lines / 4 + 0.75)

@@ -251,7 +251,7 @@ def _given_argument(text: str, declared: Declared | None) -> StatedArgument:
         number = parse(size, where, ())
         value = number({}, np).item()
     except DseError:
-        expected = "a number" if pointer is False else "a number or SIZE[:TYPE[:VALUES]]"
+        expected = "a number" if pointer is False else "a number, nullptr or SIZE[:TYPE[:VALUES]]"
         raise DseError(f"{where}: found {text!r}, expected {expected}") from None
     if not more and not pointer:
         return _as_declared(number, declared, where)

@@ -607,8 +607,6 @@ DSE_DEVICE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, 
 DSE_DEVICE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
 DSE_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
 
-// Halves, and as narrow numbers with the exponent of a float
-
 // Textures and surfaces are calls, by which the reader names them.
 typedef unsigned long long cudaTextureObject_t, cudaSurfaceObject_t, hipTextureObject_t, hipSurfaceObject_t;
 template <class T, class... A> __attribute__((device)) T dse_texture(A...);
@@ -631,6 +629,8 @@ DSE_TEXTURE(tex1Dfetch) DSE_TEXTURE(tex1D) DSE_TEXTURE(tex2D) DSE_TEXTURE(tex3D)
 DSE_TEXTURE(tex1DLod) DSE_TEXTURE(tex2DLod) DSE_TEXTURE(tex3DLod) DSE_TEXTURE(tex2Dgather)
 DSE_TEXTURE(tex1DLayered) DSE_TEXTURE(tex2DLayered) DSE_TEXTURE(texCubemap)
 DSE_SURFACE(1D) DSE_SURFACE(2D) DSE_SURFACE(3D)
+
+// Halves, and as narrow numbers with the exponent of a float
 
 typedef _Float16 __half;
 typedef _Float16 half;

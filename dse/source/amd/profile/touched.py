@@ -85,42 +85,47 @@ def cycles_of_quads(address: np.ndarray, mask: np.ndarray, size: int, cycles: np
     **Shapes:** address and mask [waves, lanes], cycles [waves].
     **Source:** RRZE-HPC/gpu-benches, gpu-strides on an MI210: strides of 1 to 64 words.
     """
-    unit = max(size, _WORD)
-    banks = _QUAD if size <= _WORD else 64 // unit
     for wave in range(address.shape[0]):
-        total = 0.0
+        cycles[wave] = 0.0
         for first in range(0, address.shape[1], _QUAD):
-            active, runs, most, low, high = 0, 0, 0, 0, 0
-            continues = first % (_QUAD * _QUADS) != 0
-            for lane in range(first, min(first + _QUAD, address.shape[1])):
-                if not mask[wave, lane]:
-                    continue
-                at = address[wave, lane]
-                near = lane > 0 and mask[wave, lane - 1] and abs(at - address[wave, lane - 1]) <= size
-                continues = continues and (near or active > 0)
-                runs += lane == first or not near
-                low, high = (min(low, at), max(high, at)) if active else (at, at)
-                active += 1
-                in_bank = 0  # different words so far
-                for other in range(first, lane + 1):
-                    apart = at // unit - address[wave, other] // unit
-                    in_bank += apart % banks == 0 and _is_new(address[wave], mask[wave], first, other, unit)
-                most = max(most, in_bank)
+            last = min(first + _QUAD, address.shape[1])
+            active, runs, continues = 0, 0, first % (_QUAD * _QUADS) != 0
+            for lane in range(first, last):
+                if mask[wave, lane]:
+                    apart = abs(address[wave, lane] - address[wave, lane - 1])
+                    near = lane > 0 and mask[wave, lane - 1] and apart <= size
+                    continues = continues and (near or active > 0)
+                    runs += lane == first or not near
+                    active += 1
             if size < _WORD:
-                total += runs / _QUADS
+                cycles[wave] += runs / _QUADS
             elif size == _WORD and runs == 1:
-                total += not continues
+                cycles[wave] += not continues
             elif active > 0:
-                total += max(float(most), _APART if size == _WORD and high + size - low >= 64 else 1.0)
-        cycles[wave] = total
+                cycles[wave] += _cycles_of_quad(address[wave], mask[wave], first, last, size)
 
 
 @compiled
-def _is_new(address: np.ndarray, mask: np.ndarray, first: int, lane: int, unit: int) -> bool:
-    """Return whether a lane is active and no lane from `first` on accessed the same unit of so many bytes."""
+def _cycles_of_quad(address: np.ndarray, mask: np.ndarray, first: int, last: int, size: int) -> float:
+    """Return the cycles of active lanes that access words, or more, which are not all adjacent or equal."""
+    banks, low, high, most = 64 // size if size > _WORD else _QUAD, 0, -1, 1.0
+    for lane in range(first, last):
+        if mask[lane]:
+            at, in_bank = address[lane], 0.0
+            low, high = (at, at) if high < low else (min(low, at), max(high, at))
+            for other in range(first, lane + 1):
+                apart = at // size - address[other] // size
+                in_bank += apart % banks == 0 and _is_new(address, mask, first, other, size)
+            most = max(most, in_bank)
+    return max(most, _APART) if size == _WORD and high + size - low >= 64 else most
+
+
+@compiled
+def _is_new(address: np.ndarray, mask: np.ndarray, first: int, lane: int, size: int) -> bool:
+    """Return whether a lane is active and no lane from `first` on accesses the same element."""
     new = mask[lane]
     for other in range(first, lane):
-        new = new and not (mask[other] and address[other] // unit == address[lane] // unit)
+        new = new and not (mask[other] and address[other] // size == address[lane] // size)
     return new
 
 
